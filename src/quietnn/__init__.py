@@ -1,0 +1,1 @@
+"""quietnn repairs neural networks whose weights arrived with noise on them."""

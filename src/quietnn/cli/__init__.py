@@ -1,0 +1,1 @@
+"""The `quietnn` command: one file per verb, each a thin layer over a library function."""

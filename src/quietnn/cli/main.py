@@ -1,0 +1,32 @@
+"""Gather the verbs into one command and turn a `QuietnnError` into a message and exit code 2."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from quietnn.cli.theory import theory
+from quietnn.errors import QuietnnError
+
+app = typer.Typer(
+    name="quietnn",
+    help="Repair neural networks whose weights arrived with noise on them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for verb in (theory,):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except QuietnnError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""The errors a user can cause. Each message names the value, the limit and the remedy."""
+
+
+class QuietnnError(Exception):
+    """Anything quietnn refuses to do. The command line prints it and exits with code 2."""
+
+
+class InfeasibleTemperatures(QuietnnError):
+    """A `(lambda', beta)` at or past the pole `lambda' = 1 + eta`, or below zero.
+
+    A search records such a point and goes on; everywhere else it is the caller's mistake.
+    """
+
+
+class InvalidWeights(QuietnnError):
+    """Weights that cannot be sent or denoised: not finite, not floating point, or not the expected ones."""
+
+
+class InvalidConfig(QuietnnError):
+    """A configuration, argument or record that does not fit, with the name that would."""
+
+
+class MissingData(QuietnnError):
+    """A data set, checkpoint or optional package that is not there, and where it was looked for."""

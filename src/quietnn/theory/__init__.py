@@ -1,0 +1,1 @@
+"""Pure formulas on floats and arrays: the family of denoisers and the paper's two small networks."""
