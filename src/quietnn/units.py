@@ -8,8 +8,8 @@ from quietnn.errors import QuietnnError
 def db_to_ratio(decibels: float) -> float:
     """The power ratio of a number of decibels, `10 ** (decibels / 10)`.
 
-    >>> db_to_ratio(3.0103), db_to_ratio(float("inf"))
-    (2.0000000199681048, inf)
+    >>> db_to_ratio(20.0), db_to_ratio(float("inf"))
+    (100.0, inf)
 
     Raises:
         QuietnnError: for NaN and for -inf, which is no signal at all.

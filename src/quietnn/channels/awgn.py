@@ -1,0 +1,90 @@
+"""Additive white Gaussian noise of one variance for the whole model."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from quietnn.channels.base import Observation
+from quietnn.channels.randomness import BLOCK, check_seed, standard_normal
+from quietnn.errors import QuietnnError
+from quietnn.theory.family import check_variance, noise_variance_of
+from quietnn.units import db_to_ratio
+from quietnn.weights import Weights, WeightStatistics, check_weights
+
+
+class Power(StrEnum):
+    """What the weight-to-noise ratio measures the weights by: their variance, or their second moment."""
+
+    VARIANCE = "variance"
+    SECOND_MOMENT = "second-moment"
+
+
+@dataclass(frozen=True)
+class AWGN:
+    """The channel `r = w + z`, `z ~ N(0, sigma_z^2)` independent for every weight (eq. 2).
+
+    Give the noise either as a variance or as a weight-to-noise ratio `eta = sigma_w^2 / sigma_z^2` in decibels,
+    taken over all the weights that are sent together. A WNR of +inf dB is a channel without noise.
+
+    Attributes:
+        wnr_db: `10 log10(eta)`.
+        noise_variance: `sigma_z^2`.
+        power: what `wnr_db` is relative to: the weights' variance, or their second moment.
+
+    >>> AWGN(noise_variance=0.0).transmit({"w": torch.ones(2)}, seed=0)
+    Observation(received={'w': tensor([1., 1.])}, noise_variance=0.0)
+    """
+
+    wnr_db: float | None = None
+    noise_variance: float | None = None
+    power: Power | str = Power.VARIANCE
+
+    def __post_init__(self) -> None:
+        """Check the arguments, so that a channel that exists can be used."""
+        if (self.wnr_db is None) == (self.noise_variance is None):
+            raise QuietnnError(
+                f"AWGN got wnr_db={self.wnr_db} and noise_variance={self.noise_variance}; give exactly one, "
+                "for example AWGN(wnr_db=10.0)"
+            )
+        if self.noise_variance is not None:
+            check_variance(self.noise_variance, "noise_variance")
+        if self.wnr_db is not None:
+            db_to_ratio(self.wnr_db)
+        if self.power not in list(Power):
+            raise QuietnnError(f"power is {self.power!r}; choose one of {', '.join(Power)}")
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
+        """Add noise to a copy of the weights, drawn by seed, tensor name and block."""
+        check_weights(weights)
+        check_seed(seed)
+        variance = self.variance_for(weights)
+        std = variance**0.5
+        received = {name: add_noise(tensor, std, seed=seed, name=name) for name, tensor in weights.items()}
+        return Observation(received, variance)
+
+    def variance_for(self, weights: Weights) -> float:
+        """The `sigma_z^2` these weights will meet."""
+        if self.noise_variance is not None:
+            return self.noise_variance
+        if not weights:
+            raise QuietnnError("no weights to measure the noise against; send at least one tensor")
+        assert self.wnr_db is not None
+        statistics = WeightStatistics.from_clean(weights.values())
+        power = statistics.variance if self.power == Power.VARIANCE else statistics.second_moment
+        return noise_variance_of(self.wnr_db, power)
+
+
+def add_noise(tensor: Tensor, std: float, *, seed: int, name: str) -> Tensor:
+    """A copy of a tensor with Gaussian noise on it; 16-bit tensors are summed in float32 and rounded once."""
+    received = tensor.detach().clone()
+    if std == 0:
+        return received
+    exact = torch.promote_types(tensor.dtype, torch.float32)
+    flat = received.reshape(-1) if received.is_contiguous() else received.contiguous().reshape(-1)
+    for start in range(0, flat.numel(), 16 * BLOCK):
+        piece = flat[start : start + 16 * BLOCK]
+        noise = standard_normal(piece.numel(), seed=seed, name=name, start=start)
+        piece.copy_(piece.to(exact).add(noise.to(piece.device, exact), alpha=std))
+    return flat.reshape(received.shape)

@@ -1,0 +1,41 @@
+"""Counter-based Gaussian noise: any stretch of any tensor's noise can be drawn without the rest.
+
+The generator is Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Its key is a hash
+of the seed and the tensor's name, its counter the number of the block, so the noise of a tensor is the same in
+whatever order, chunks or threads it is drawn, in memory or from a file.
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quietnn.errors import QuietnnError
+
+BLOCK = 1 << 16
+"""Values per counter. A stretch of noise must start at a multiple of it."""
+
+
+def standard_normal(num_values: int, *, seed: int, name: str, start: int = 0) -> Tensor:
+    """Independent `N(0, 1)` values `start .. start + num_values` of the noise of tensor `name`, in float32.
+
+    >>> noise = standard_normal(3 * BLOCK, seed=1, name="conv.weight")
+    >>> torch.equal(noise[BLOCK:], standard_normal(2 * BLOCK, seed=1, name="conv.weight", start=BLOCK))
+    True
+    """
+    check_seed(seed)
+    if start % BLOCK:
+        raise QuietnnError(f"noise starts at a multiple of {BLOCK} values, not at {start}; draw from the block's start")
+    key = int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=16).digest(), "little")
+    values = np.empty(num_values, dtype=np.float32)
+    for offset in range(0, num_values, BLOCK):
+        generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, (start + offset) // BLOCK, 0]))
+        generator.standard_normal(out=values[offset : offset + BLOCK], dtype=np.float32)
+    return torch.from_numpy(values)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is not a whole number of at least zero."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise QuietnnError(f"seed is {seed!r}; it must be a whole number, zero or more")

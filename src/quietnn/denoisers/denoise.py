@@ -1,0 +1,82 @@
+"""The one call for the common case."""
+
+from collections.abc import Collection, Mapping
+
+from torch import nn
+
+from quietnn.denoisers.affine import METHODS, AffineDenoiser, Temperatures
+from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.errors import InvalidConfig
+from quietnn.targets import Target, noisy_weights, with_weights
+from quietnn.theory.family import Form
+from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
+
+
+def denoise(
+    target: Target,
+    *,
+    noise_variance: float,
+    method: str = "mmse",
+    groups: str | Partition = "whole",
+    lambda_prime: float | None = None,
+    beta: float | None = None,
+    temperatures: Temperatures | GroupTemperatures | None = None,
+    statistics: Mapping[str, WeightStatistics] | None = None,
+    form: Form | str = Form.CENTRED,
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+    in_place: bool = False,
+) -> Target:
+    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group.
+
+    Args:
+        target: a module, a state dict or a tensor; its normalisation layers are left alone.
+        noise_variance: `sigma_z^2`, the variance of the noise on every weight.
+        method: `"ml"`, `"mmse"`, `"mmse_p"` (give `lambda_prime`) or `"mmse_pb"` (give `beta` too).
+        groups: `"whole"`, `"layerwise"`, or the tensor names of each group.
+        lambda_prime: the population compensator, `0 <= lambda' < 1 + eta`; 0 is MMSE, 1 is ML.
+        beta: the bias compensator.
+        temperatures: `(lambda', beta)` for all groups or by group, instead of `method`.
+        statistics: `WeightStatistics` by group; estimated from the received weights when not given.
+        form: how the prior mean enters, see `Form`.
+        noisy: names of the noisy tensors, where the usual rule does not fit.
+        normalisation: module types whose parameters carry no noise.
+        in_place: overwrite the target instead of returning a copy.
+
+    Returns:
+        The denoised target, of the same kind.
+
+    Raises:
+        QuietnnError: for weights that are not finite, a bad variance, or infeasible temperatures. The target
+            is then as it was.
+
+    >>> import torch
+    >>> denoise(torch.tensor([2.0, -2.0]), noise_variance=1.0)    # var(r) = 4, so sigma_w^2 = 3, theta = 3/4
+    tensor([ 1.5000, -1.5000])
+    """
+    received = noisy_weights(target, noisy=noisy, normalisation=normalisation)
+    reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics, form=form)
+    denoisers = _denoisers(reception, method, lambda_prime, beta, temperatures)
+    if in_place:
+        reception.estimate(denoisers, out=received)
+        return target
+    return with_weights(target, reception.estimate(denoisers))
+
+
+def _denoisers(
+    reception: Reception,
+    method: str,
+    lambda_prime: float | None,
+    beta: float | None,
+    temperatures: Temperatures | GroupTemperatures | None,
+) -> dict[str, AffineDenoiser]:
+    if temperatures is not None:
+        if lambda_prime is not None or beta is not None:
+            raise InvalidConfig("temperatures were given twice; give either temperatures or lambda_prime and beta")
+        return reception.denoisers(temperatures)
+    if method not in METHODS:
+        raise InvalidConfig(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
+    if method == "ml":
+        METHODS[method].temperatures(lambda_prime, beta)
+        return dict.fromkeys(reception.groups, AffineDenoiser(1.0, 0.0))
+    return reception.denoisers(METHODS[method].temperatures(lambda_prime, beta))

@@ -1,0 +1,114 @@
+"""What a user holds: a module, a state dict or a plain tensor, seen as named noisy weights and back."""
+
+import copy
+from collections.abc import Collection, Mapping
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidWeights, QuietnnError
+from quietnn.weights import NORMALISATION_TYPES, Weights, noisy_names, noisy_names_of_state
+
+Target = TypeVar("Target", bound="nn.Module | Weights | Tensor")
+
+_TENSOR = "tensor"
+
+
+def noisy_weights(
+    target: "nn.Module | Weights | Tensor",
+    *,
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> dict[str, Tensor]:
+    """The tensors of a target that the noise touches, by name; they share memory with the target.
+
+    Args:
+        target: a module, a state dict or one tensor.
+        noisy: the names of the noisy tensors, where the rule of `noisy_names` is not what you want.
+        normalisation: the module types sent without noise (modules only).
+
+    >>> list(noisy_weights(nn.Sequential(nn.Linear(1, 1, bias=False), nn.LayerNorm(1))))
+    ['0.weight']
+    """
+    if isinstance(target, Tensor):
+        return {_TENSOR: target.detach()}
+    if isinstance(target, nn.Module):
+        tensors: Weights = {name: parameter.detach() for name, parameter in target.named_parameters()}
+        names = noisy_names(target, normalisation=normalisation) if noisy is None else tuple(noisy)
+    elif isinstance(target, Mapping):
+        tensors = target
+        names = noisy_names_of_state(target) if noisy is None else tuple(noisy)
+    else:
+        raise QuietnnError(
+            f"cannot take weights from a {type(target).__name__}; give a module, a state dict or a tensor"
+        )
+    unknown = [name for name in names if name not in tensors]
+    if unknown:
+        raise InvalidWeights(f"{unknown[0]!r} is not a tensor of this model; its tensors are {_some(tensors)}")
+    if not names:
+        raise InvalidWeights("there is no noisy parameter at all; check the model and its normalisation types")
+    return {name: tensors[name].detach() for name in _first_names(tensors, names)}
+
+
+def with_weights(target: Target, weights: Weights, *, in_place: bool = False) -> Target:
+    """The target with some tensors replaced: a copy, or the target itself.
+
+    Names and shapes are checked before anything is written, so a failure leaves the target as it was.
+
+    Raises:
+        InvalidWeights: if a name is unknown or a shape differs.
+    """
+    if isinstance(target, Tensor):
+        result_tensor = target if in_place else target.clone()
+        _write_all({_TENSOR: result_tensor.detach()}, weights)
+        return cast(Target, result_tensor)
+    if isinstance(target, nn.Module):
+        result = target if in_place else copy.deepcopy(target)
+        _write_all({name: parameter.detach() for name, parameter in result.named_parameters()}, weights)
+        return result
+    if in_place:
+        _write_all(target, weights)
+        return target
+    check_fits(target, weights)
+    replaced = {_identity(target[name]): tensor for name, tensor in weights.items()}
+    return cast(Target, {name: replaced.get(_identity(tensor), tensor) for name, tensor in target.items()})
+
+
+def check_fits(tensors: Weights, weights: Weights) -> None:
+    """Refuse weights that a model does not have, or has in another shape."""
+    for name, tensor in weights.items():
+        if name not in tensors:
+            raise InvalidWeights(f"{name!r} is not a tensor of this model; its tensors are {_some(tensors)}")
+        if tensor.shape != tensors[name].shape:
+            raise InvalidWeights(
+                f"{name} has shape {tuple(tensor.shape)} where the model has {tuple(tensors[name].shape)}; "
+                "use weights of the same network"
+            )
+
+
+@torch.no_grad()
+def _write_all(tensors: Weights, weights: Weights) -> None:
+    check_fits(tensors, weights)
+    for name, tensor in weights.items():
+        tensors[name].copy_(tensor)
+
+
+def _first_names(tensors: Weights, names: Collection[str]) -> list[str]:
+    """The names without those of tensors already listed under another name (tied weights)."""
+    first: dict[tuple[object, ...], str] = {}
+    for name in names:
+        first.setdefault(_identity(tensors[name]), name)
+    return list(first.values())
+
+
+def _identity(tensor: Tensor) -> tuple[object, ...]:
+    """Equal for two names of one tensor, different for two tensors."""
+    if tensor.numel() == 0 or tensor.device.type == "meta":
+        return (id(tensor),)
+    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+
+
+def _some(tensors: Weights) -> str:
+    names = list(tensors)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,1 @@
+"""Finding the temperatures from a score or a loss."""

@@ -1,0 +1,28 @@
+"""What a trial is judged by."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a network does on some examples.
+
+    Attributes:
+        accuracy: fraction of examples that are right, between 0 and 1.
+        loss: mean loss per example; it breaks the many ties of accuracy on a hundred examples.
+        num_examples: how many examples were seen.
+    """
+
+    accuracy: float
+    loss: float
+    num_examples: int
+
+    @property
+    def standard_error(self) -> float:
+        """The binomial standard error of the accuracy.
+
+        >>> Score(accuracy=0.5, loss=0.7, num_examples=100).standard_error
+        0.05
+        """
+        return math.sqrt(self.accuracy * (1.0 - self.accuracy) / self.num_examples)

@@ -1,0 +1,202 @@
+"""Which tensors of a model are noisy, how they are grouped, and the statistics of each group."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidWeights, QuietnnError
+from quietnn.theory.family import check_variance
+
+Weights = Mapping[str, Tensor]
+"""Tensors by name, as in a state dict."""
+
+Partition = Mapping[str, tuple[str, ...]]
+"""The tensor names of each group, by group name. Groups are disjoint."""
+
+NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
+    nn.modules.batchnorm._NormBase,  # BatchNorm1d/2d/3d, SyncBatchNorm, InstanceNorm1d/2d/3d, lazy ones
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+)
+"""Modules whose parameters are sent without noise. Extend it: `normalisation=(*NORMALISATION_TYPES, Mine)`."""
+
+_BLOCK = 4096
+"""Weights per partial sum. Fixed, so that a statistic does not depend on chunking, threads or tensor order."""
+
+
+def noisy_names(
+    module: nn.Module, *, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES
+) -> tuple[str, ...]:
+    """The names of the parameters that go through the noise: all but those of normalisation layers.
+
+    A parameter shared by several layers is named once, by its first name. One that a normalisation layer
+    shares is sent without noise. Buffers are never noisy.
+
+    >>> noisy_names(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    ('0.weight', '0.bias')
+    """
+    clean = {
+        id(parameter)
+        for layer in module.modules()
+        if isinstance(layer, normalisation)
+        for parameter in layer.parameters()
+    }
+    return tuple(name for name, parameter in module.named_parameters() if id(parameter) not in clean)
+
+
+def noisy_names_of_state(state: Weights) -> tuple[str, ...]:
+    """The noisy names of a bare state dict, where there is no module to ask.
+
+    The rule: a layer (the names with a common prefix) is a normalisation layer if it carries running statistics
+    or if its `weight` has one dimension. Tensors that are not floating point are never noisy.
+
+    >>> noisy_names_of_state({"fc.weight": torch.ones(2, 3), "fc.bias": torch.ones(2), "ln.weight": torch.ones(3)})
+    ('fc.weight', 'fc.bias')
+    """
+    names: list[str] = []
+    for members in layerwise(state).values():
+        parameters = {name.rpartition(".")[2]: name for name in members}
+        weight = state[parameters["weight"]] if "weight" in parameters else None
+        if not {"running_mean", "running_var"} & parameters.keys() and not (weight is not None and weight.ndim == 1):
+            names += [name for name in members if state[name].is_floating_point()]
+    return tuple(names)
+
+
+def whole(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """One group for the whole model.
+
+    >>> whole(["a.weight", "b.weight"])
+    {'whole': ('a.weight', 'b.weight')}
+    """
+    return {"whole": tuple(names)}
+
+
+def layerwise(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """One group per layer: the tensors whose names share all but their last part.
+
+    >>> layerwise(["conv.weight", "conv.bias", "fc.weight"])
+    {'conv': ('conv.weight', 'conv.bias'), 'fc': ('fc.weight',)}
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    return {group: tuple(members) for group, members in groups.items()}
+
+
+GROUPINGS = {"whole": whole, "layerwise": layerwise}
+
+
+def partition(names: Sequence[str], groups: str | Partition) -> dict[str, tuple[str, ...]]:
+    """The partition that `groups` names, or the user's own one once it is checked.
+
+    Raises:
+        QuietnnError: if a grouping is unknown, a group is empty, or the groups do not cover each name once.
+    """
+    if isinstance(groups, str):
+        if groups not in GROUPINGS:
+            raise QuietnnError(f"there is no grouping {groups!r}; choose one of {', '.join(GROUPINGS)}, or give a dict")
+        chosen = GROUPINGS[groups](names)
+    else:
+        chosen = {group: tuple(members) for group, members in groups.items()}
+    if not names:
+        raise InvalidWeights("there is no noisy parameter at all; check the model and its normalisation types")
+    for group, members in chosen.items():
+        if not members:
+            raise QuietnnError(f"group {group!r} is empty; give each group at least one tensor name, or leave it out")
+    listed = [name for members in chosen.values() for name in members]
+    wrong = sorted(set(listed) ^ set(names)) or sorted({name for name in listed if listed.count(name) > 1})
+    if wrong:
+        raise QuietnnError(
+            f"the groups must hold each noisy tensor exactly once; look at {', '.join(wrong[:5])}"
+            + (f" and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        )
+    return chosen
+
+
+def check_weights(weights: Weights) -> None:
+    """Refuse tensors that are not floating point, are empty, or hold NaN or infinity."""
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point():
+            raise InvalidWeights(f"{name} is {tensor.dtype}; only floating point tensors can be noisy, leave it out")
+        if tensor.numel() == 0:
+            raise InvalidWeights(f"{name} has shape {tuple(tensor.shape)} and no entries; leave it out")
+        if not torch.isfinite(tensor).all():
+            bad = int((~torch.isfinite(tensor)).sum())
+            raise InvalidWeights(
+                f"{name} holds {bad} values that are not finite, of {tensor.numel()}; "
+                "repair or exclude that tensor before going on"
+            )
+
+
+@dataclass(frozen=True)
+class WeightStatistics:
+    """The Gaussian prior of a group: `w ~ N(mean, variance)`, from clean or from received weights.
+
+    Attributes:
+        mean: `mu_w`.
+        variance: `sigma_w^2`.
+        num_weights: how many weights they were taken over.
+    """
+
+    mean: float
+    variance: float
+    num_weights: int
+
+    @property
+    def second_moment(self) -> float:
+        """`E[w^2] = sigma_w^2 + mu_w^2`."""
+        return self.variance + self.mean**2
+
+    @classmethod
+    def from_clean(cls, tensors: Iterable[Tensor]) -> "WeightStatistics":
+        """The sample mean and variance of weights that carry no noise (population variance, divisor d).
+
+        >>> WeightStatistics.from_clean([torch.tensor([1.0, 3.0]), torch.tensor([5.0])])
+        WeightStatistics(mean=3.0, variance=2.6666666666666665, num_weights=3)
+        """
+        moments = [block_moments(tensor) for tensor in tensors]
+        count = math.fsum(float(counts.sum()) for counts, _, _ in moments)
+        if not count:
+            raise QuietnnError("a group without weights has no statistics; give it at least one weight")
+        mean = math.fsum(v for n, m, _ in moments for v in (n * m).tolist()) / count
+        within = math.fsum(v for _, _, s in moments for v in s.tolist())
+        between = math.fsum(v for n, m, _ in moments for v in (n * (m - mean) ** 2).tolist())
+        return cls(mean=mean, variance=(within + between) / count, num_weights=int(count))
+
+    @classmethod
+    def from_received(cls, tensors: Iterable[Tensor], noise_variance: float) -> "WeightStatistics":
+        """What a receiver can tell of the clean weights: `mu_w = mean(r)`, `sigma_w^2 = max(var(r) - sigma_z^2, 0)`.
+
+        >>> WeightStatistics.from_received([torch.tensor([1.0, -1.0])], noise_variance=0.25)
+        WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
+        """
+        check_variance(noise_variance, "noise_variance")
+        received = cls.from_clean(tensors)
+        return cls(received.mean, max(received.variance - noise_variance, 0.0), received.num_weights)
+
+
+def block_moments(tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Count, mean and sum of squared deviations of each block of 4096 weights, in float64.
+
+    The blocks are fixed by the tensor alone and are combined by exact summation, so a statistic is the same to
+    the last bit however the tensor was cut into chunks (at multiples of the block) and whatever the thread count.
+    """
+    flat = tensor.detach().reshape(-1)
+    body, tail = flat[: flat.numel() // _BLOCK * _BLOCK], flat[flat.numel() // _BLOCK * _BLOCK :]
+    pieces = [piece.reshape(-1, _BLOCK) for piece in torch.split(body, _BLOCK * 64)] + [tail.reshape(1, -1)]
+    counts, means, squares = [], [], []
+    for rows in pieces:
+        if rows.numel():
+            values = rows.to(torch.float64)
+            mean = values.mean(dim=1)
+            counts.append(torch.full_like(mean, rows.shape[1]))
+            means.append(mean)
+            squares.append((values - mean[:, None]).square_().sum(dim=1))
+    if not counts:
+        nothing = torch.zeros(0, dtype=torch.float64)
+        return nothing, nothing, nothing
+    return torch.cat(counts), torch.cat(means), torch.cat(squares)
