@@ -1,0 +1,310 @@
+"""What is wrong in the paper's Section IV and its proofs, each claim with the numbers that show it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietnn.theory.montecarlo import simulate_quadratic, simulate_shallow
+from quietnn.theory.quadratic import QuadraticNetwork
+from quietnn.theory.shallow import ShallowNetwork
+from quietnn.units import ratio_to_db
+
+Array = NDArray[np.float64]
+
+SEED = 2023
+NUM_SAMPLES_QUADRATIC = 1_000_000
+NUM_SAMPLES_SHALLOW = 300_000
+PAPER_QUADRATIC = QuadraticNetwork(weight_variance=2.25, noise_variance=1.0, dimension=5, offset=0.1)
+PAPER_SHALLOW = ShallowNetwork(weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One quantity: what the paper says, what is right, and what an independent method finds.
+
+    `printed` is None where the paper gives no number; `standard_error` is None unless the method is a simulation.
+    """
+
+    quantity: str
+    printed: float | None
+    corrected: float
+    measured: float
+    standard_error: float | None
+    method: str
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One mistake, where it stands, what should stand there, and the evidence."""
+
+    number: int
+    title: str
+    where: str
+    printed_claim: str
+    corrected_claim: str
+    measurements: tuple[Measurement, ...]
+
+
+def constant_c2() -> Erratum:
+    """Erratum 1: `E (x - c)^2` is `c^2 + 1/3`."""
+    corrected = QuadraticNetwork(weight_variance=2.25, noise_variance=1.0, dimension=5, offset=1.0)
+    printed = QuadraticNetwork(2.25, 1.0, 5, 1.0, constants="printed")
+    printed_figure = QuadraticNetwork(2.25, 1.0, 5, 0.1, constants="printed")
+    optimum = _simulated_quadratic(
+        "error at P3, figure 3 (c = 0.1)",
+        PAPER_QUADRATIC,
+        PAPER_QUADRATIC.optimal_theta,
+        0.0,
+        printed=float(printed_figure.error(PAPER_QUADRATIC.optimal_theta, 0.0)),
+    )
+    simulated_ml = simulate_quadratic(PAPER_QUADRATIC, 1.0, 0.0, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
+    gain = Measurement(
+        "gain over ML, figure 3",
+        printed_figure.gain,
+        PAPER_QUADRATIC.gain,
+        1 - optimum.measured / simulated_ml.mean,
+        None,
+        "ratio of two simulations",
+    )
+    return Erratum(
+        1,
+        "The constant C2 of Theorem 1",
+        "Appendix A, below eq. 33; C1' and C2' in Theorem 1",
+        "`C2 = (c^2 - 1/3)^2`, hence `C1' = (c^2 - 1/3)^2 d^2 + 2 (c^4 + 10 c^2/3 + 11/45) d` and "
+        "`C2' = (c^2 - 1/3)^2 d^2 + (4/3) (2 c^2 + 1/15) d`",
+        "`C2 = (E (x - c)^2)^2 = (c^2 + 1/3)^2`, hence `A = (c^2 + 1/3)^2 d^2 + 2 (c^4 + 8 c^2/3 + 11/45) d` and "
+        "`B = (c^2 + 1/3)^2 d^2 + (4/3) (c^2 + 1/15) d`",
+        (
+            _simulated_quadratic(
+                "error at c = 1, d = 5, sw = 2.25, sz = 1, theta = 1, rho = 0",
+                corrected,
+                1.0,
+                0.0,
+                printed=float(printed.error(1.0, 0.0)),
+            ),
+            optimum,
+            gain,
+        ),
+    )
+
+
+def saddle_point() -> Erratum:
+    """Erratum 2: P4 is a saddle, and the derivatives in rho carry one S too many."""
+    network = PAPER_QUADRATIC
+    a, b, s = network.a, network.b, network.received_variance
+    p4 = network.critical_points()[3]
+    sw, sz = network.weight_variance, network.noise_variance
+    numerical = _numerical_hessian(network, p4.theta, p4.rho)
+    theta, rho, step = 0.8, 0.6, 1e-4
+    slope = (network.error(theta, rho + step) - network.error(theta, rho - step)) / (2 * step)
+    return Erratum(
+        2,
+        "P4 is a saddle point",
+        "Proof of Theorem 1; Appendix A, the Hessian and the derivatives above it",
+        "P4 is a local minimum; `dD/drho` and `d^2D/drho^2` hold `C1' (sw + sz)^2 theta^2`; the last step needs "
+        "`u1 u2 > 0`; the mixed term at P4 has `2 C1 C2'` under its root",
+        "The determinant at P4 is `64 sw^3 sz B (B - A) / S < 0`, a saddle; both derivatives hold `A S theta^2`; "
+        "the root holds `B^2 + 2 d C1 B = A B`. P3 stays the lower of the two",
+        (
+            Measurement(
+                "determinant of the Hessian at P4, figure 3",
+                None,
+                64 * sw**3 * sz * b * (b - a) / s,
+                float(np.linalg.det(numerical)),
+                None,
+                "finite differences",
+            ),
+            Measurement(
+                "dD/drho at theta = 0.8, rho = 0.6, figure 3",
+                4 * rho * (a * s**2 * theta**2 + b * (rho**2 - sw)),
+                float(network.gradient(theta, rho)[1]),
+                float(slope),
+                None,
+                "finite differences",
+            ),
+        ),
+    )
+
+
+def stray_terms() -> Erratum:
+    """Erratum 3: terms in rho without a factor of c."""
+    setting = "error at N = 10, c = 0.4, sw = 1, sz = 0.5, theta = 0.8, rho = 0.6"
+    return Erratum(
+        3,
+        "Terms without a factor of c in Theorem 2's surface",
+        "Eq. 31; Appendix B, E A12 and the derivatives",
+        "`N (N-1) (theta^2 rho^2 sw + rho^4/3)^2` stands beside the terms in `c^2`",
+        "It is the square of the cubic term of tanh and carries `E x^6 = c^6/7`: it belongs to the neglected rest",
+        (
+            _simulated_shallow(setting, PAPER_SHALLOW, 0.8, 0.6, printed=PAPER_SHALLOW.error(0.8, 0.6, "printed")),
+            _simulated_shallow(
+                "the same, printed form without those terms",
+                PAPER_SHALLOW,
+                0.8,
+                0.6,
+                printed=PAPER_SHALLOW.error(0.8, 0.6, "printed_without_stray"),
+            ),
+        ),
+    )
+
+
+def swapped_values() -> Erratum:
+    """Erratum 4: two simulated values named the wrong way round."""
+    theta = PAPER_SHALLOW.optimal_theta("printed")
+    return Erratum(
+        4,
+        "Two simulated values swapped",
+        "Section IV-B, the text on figure 5",
+        "The simulated errors of ML and of MMSE_pb are 0.25 and 0.54",
+        "0.54 is ML, 0.25 is MMSE_pb",
+        (
+            _simulated_shallow("simulated ML error, figure 5", PAPER_SHALLOW, 1.0, 0.0, printed=0.25),
+            _simulated_shallow("simulated MMSE_pb error, figure 5", PAPER_SHALLOW, theta, 0.0, printed=0.54),
+        ),
+    )
+
+
+def lost_leading_term() -> Erratum:
+    """Erratum 5: the expansion in z loses a term of order c^2."""
+    theta = PAPER_SHALLOW.optimal_theta("printed")
+    rows = []
+    for c in (0.01, 0.2, 0.4, 0.5):
+        network = _shallow_at(c)
+        printed = network.ml_error("printed")
+        rows.append(_simulated_shallow(f"ML error at c = {c}", network, 1.0, 0.0, printed=printed))
+    small = _shallow_at(0.01)
+    for name, multiplier in (("sqrt(sw / (sw + 2 sz))", theta), ("sw / S", small.optimal_theta("leading"))):
+        printed = float(small.error(multiplier, 0.0, "printed"))
+        quantity = f"error at c = 0.01, theta = {name}"
+        rows.append(_simulated_shallow(quantity, small, multiplier, 0.0, printed=printed))
+    return Erratum(
+        5,
+        "Theorem 2 is not the leading order in c",
+        "Lemma 1 and eq. 31, eq. 32; Appendix B, eqs. 39 to 41",
+        "`D_ML = 2 N c^2 sw sz / 3`, `theta* = sqrt(sw / (sw + 2 sz))`, gain `2 sz / (sw + 2 sz)`",
+        "Second order in z loses `E[dv^2 du^2]`, that is `N c^2 theta^4 sz^2 / 3`. At order c^2 "
+        "`D = N c^2/3 [(theta^2 S + rho^2)^2 - 2 theta^2 sw^2 + sw^2] + N (N-1) c^2 rho^4/3`, so "
+        "`D_ML = N c^2 (S^2 - sw^2)/3`, `theta* = sw/S` (plain MMSE), gain `1 - sw^2/S^2`. The true ML error is "
+        f"{1 + 0.5 / 2:.2f} times the printed one as c -> 0 and {_ratio(0.2):.2f} times at c = 0.2; "
+        f"they cross at c = {_crossing():.3f}, next to the paper's one setting",
+        tuple(rows),
+    )
+
+
+def low_wnr_optimum() -> Erratum:
+    """Erratum 6: with strong noise P3 is not the best point of the quadratic network."""
+    network = QuadraticNetwork(weight_variance=1.0, noise_variance=5.0, dimension=5, offset=0.1)
+    _, p2, p3, _ = network.critical_points()
+    edge = network.best_feasible()
+    root = math.sqrt(network.a / network.b)
+    limits = (root, root**2 + root)
+    return Erratum(
+        6,
+        "P3 is not the optimum when the noise is strong",
+        "Theorem 1, its proof, and Appendix A below eq. 36",
+        "P3 is the global minimum, and the only one to consider with P4 once `lambda >= 0` is imposed",
+        "P2 is lower than P3 when `sz/sw > sqrt(A/B)`; it has no `lambda >= 0`, but the edge `lambda = 0`, "
+        "`rho^2 = sw - A sw^2/(B S)`, `beta = rho S/(sw sz)` has, and beats P3 when `sz/sw > A/B + sqrt(A/B)`. "
+        f"At d = 5, c = 0.1 these limits are {limits[0]:.2f} and {limits[1]:.2f}, a WNR of {-ratio_to_db(limits[0]):.1f} "
+        f"dB and {-ratio_to_db(limits[1]):.1f} dB. There the bias compensator does help",
+        tuple(
+            _simulated_quadratic(
+                f"error at {name}, sw = 1, sz = 5 (WNR -7 dB), d = 5, c = 0.1",
+                network,
+                point.theta,
+                point.rho,
+                printed=p3.error if point is p3 else None,
+            )
+            for name, point in (("P3", p3), ("P2", p2), ("the edge", edge))
+        ),
+    )
+
+
+def negative_temperature() -> Erratum:
+    """Erratum 7: the tanh network's best lambda lies below the range the paper allows."""
+    multipliers = (
+        ("theta = sqrt(sw/(sw + 2 sz)), the printed optimum", PAPER_SHALLOW.optimal_theta("printed")),
+        ("theta = sw/S, plain MMSE", PAPER_SHALLOW.optimal_theta("leading")),
+        (f"theta = {PAPER_SHALLOW.optimal_theta():.3f}, the exact optimum", PAPER_SHALLOW.optimal_theta()),
+    )
+    return Erratum(
+        7,
+        "The tanh network wants no population compensation at all",
+        "Theorem 2, lambda*; Section IV-B",
+        "`lambda* > 0`: the optimum lies strictly between MMSE and ML",
+        "At the paper's setting the exact optimum is "
+        f"`theta* = {PAPER_SHALLOW.optimal_theta():.3f} < sw/S = {PAPER_SHALLOW.optimal_theta('leading'):.3f}`, "
+        f"`lambda'* = {PAPER_SHALLOW.optimal_lambda_prime():.3f}`: saturation shrinks it below MMSE, so among "
+        "`lambda >= 0` plain MMSE is best. `rho* = 0` holds. The quadratic network does want compensation",
+        tuple(
+            _simulated_shallow(
+                f"error at {name}", PAPER_SHALLOW, theta, 0.0, printed=PAPER_SHALLOW.error(theta, 0.0, "printed")
+            )
+            for name, theta in multipliers
+        ),
+    )
+
+
+def all_errata() -> tuple[Erratum, ...]:
+    """Every erratum in order; a few seconds of simulation."""
+    return (
+        constant_c2(),
+        saddle_point(),
+        stray_terms(),
+        swapped_values(),
+        lost_leading_term(),
+        low_wnr_optimum(),
+        negative_temperature(),
+    )
+
+
+def _simulated_quadratic(
+    quantity: str, network: QuadraticNetwork, theta: float, rho: float, *, printed: float | None
+) -> Measurement:
+    estimate = simulate_quadratic(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
+    corrected = float(network.error(theta, rho))
+    return Measurement(quantity, printed, corrected, estimate.mean, estimate.standard_error, "Monte Carlo")
+
+
+def _simulated_shallow(
+    quantity: str, network: ShallowNetwork, theta: float, rho: float, *, printed: float | None
+) -> Measurement:
+    estimate = simulate_shallow(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_SHALLOW)
+    exact = float(network.error(theta, rho))
+    return Measurement(quantity, printed, exact, estimate.mean, estimate.standard_error, "Monte Carlo")
+
+
+def _shallow_at(input_limit: float) -> ShallowNetwork:
+    return ShallowNetwork(1.0, 0.5, 10, input_limit)
+
+
+def _ratio(input_limit: float) -> float:
+    """The exact ML error over the printed one."""
+    network = _shallow_at(input_limit)
+    return network.ml_error() / network.ml_error("printed")
+
+
+def _crossing() -> float:
+    """The c at which the printed ML error is right by accident."""
+    low, high = 0.2, 0.6
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _ratio(middle) > 1 else (low, middle)
+    return low
+
+
+def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> Array:
+    def second(first: tuple[float, float], other: tuple[float, float]) -> float:
+        return float(
+            sum(
+                p * q * network.error(theta + p * first[0] + q * other[0], rho + p * first[1] + q * other[1])
+                for p in (-1, 1)
+                for q in (-1, 1)
+            )
+            / (4 * step * step)
+        )
+
+    along = ((step, 0.0), (0.0, step))
+    return np.array([[second(a, b) for b in along] for a in along])
