@@ -1,5 +1,7 @@
 """The errors a user can cause. Each message names the value, the limit and the remedy."""
 
+from collections.abc import Iterable
+
 
 class QuietnnError(Exception):
     """Anything quietnn refuses to do. The command line prints it and exits with code 2."""
@@ -22,3 +24,12 @@ class InvalidConfig(QuietnnError):
 
 class MissingData(QuietnnError):
     """A data set, checkpoint or optional package that is not there, and where it was looked for."""
+
+
+def unknown_choice(kind: str, value: object, choices: Iterable[str]) -> InvalidConfig:
+    """The error for a name that is not on a list.
+
+    >>> print(unknown_choice("form", "centered", ["centred", "uncentred"]))
+    form is 'centered'; choose one of centred, uncentred
+    """
+    return InvalidConfig(f"{kind} is {value!r}; choose one of {', '.join(choices)}")

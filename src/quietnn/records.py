@@ -69,12 +69,12 @@ def read(path: Path) -> list[Record]:
 
 
 def _read_lines(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return
             try:
-                yield decode(line)
+                yield decode(line.decode())
             except ValueError as error:
                 raise InvalidConfig(
                     f"{path}, line {number} is not a record ({error}); remove that line to go on without it"

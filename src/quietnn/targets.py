@@ -34,10 +34,10 @@ def noisy_weights(
     if isinstance(target, Tensor):
         return {_TENSOR: target.detach()}
     if isinstance(target, nn.Module):
-        tensors: Weights = {name: parameter.detach() for name, parameter in target.named_parameters()}
+        tensors: Weights = dict(target.named_parameters(remove_duplicate=False))
         names = noisy_names(target, normalisation=normalisation) if noisy is None else tuple(noisy)
     elif isinstance(target, Mapping):
-        tensors = target
+        tensors = _only_tensors(target)
         names = noisy_names_of_state(target) if noisy is None else tuple(noisy)
     else:
         raise QuietnnError(
@@ -54,25 +54,32 @@ def noisy_weights(
 def with_weights(target: Target, weights: Weights, *, in_place: bool = False) -> Target:
     """The target with some tensors replaced: a copy, or the target itself.
 
-    Names and shapes are checked before anything is written, so a failure leaves the target as it was.
+    Names and shapes are checked before anything is written, so a failure leaves the target as it was. A copy
+    shares no memory with the target, and tensors that are tied in the target are tied in the copy.
 
     Raises:
         InvalidWeights: if a name is unknown or a shape differs.
     """
     if isinstance(target, Tensor):
-        result_tensor = target if in_place else target.clone()
+        result_tensor = target if in_place else target.detach().clone()
         _write_all({_TENSOR: result_tensor.detach()}, weights)
         return cast(Target, result_tensor)
     if isinstance(target, nn.Module):
         result = target if in_place else copy.deepcopy(target)
-        _write_all({name: parameter.detach() for name, parameter in result.named_parameters()}, weights)
+        _write_all(dict(result.named_parameters(remove_duplicate=False)), weights)
         return result
     if in_place:
         _write_all(target, weights)
         return target
     check_fits(target, weights)
-    replaced = {_identity(target[name]): tensor for name, tensor in weights.items()}
-    return cast(Target, {name: replaced.get(_identity(tensor), tensor) for name, tensor in target.items()})
+    new = {_identity(target[name]): tensor for name, tensor in weights.items()}
+    copied = copy.copy(target) if isinstance(target, dict) else {}  # a state dict carries its layers' versions along
+    for name, tensor in target.items():
+        identity = _identity(tensor)
+        if identity not in new:
+            new[identity] = tensor.detach().clone()
+        copied[name] = new[identity]
+    return cast(Target, copied)
 
 
 def check_fits(tensors: Weights, weights: Weights) -> None:
@@ -92,6 +99,17 @@ def _write_all(tensors: Weights, weights: Weights) -> None:
     check_fits(tensors, weights)
     for name, tensor in weights.items():
         tensors[name].copy_(tensor)
+
+
+def _only_tensors(state: Mapping[str, object]) -> Weights:
+    """The state dict itself, once every value is known to be a tensor."""
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise InvalidWeights(
+                f"{name!r} is a {type(value).__name__}, not a tensor; give the state dict itself, "
+                "for example checkpoint['model'], and leave out what is not a tensor"
+            )
+    return cast(Weights, state)
 
 
 def _first_names(tensors: Weights, names: Collection[str]) -> list[str]:

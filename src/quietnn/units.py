@@ -20,9 +20,12 @@ def db_to_ratio(decibels: float) -> float:
             "or +inf for a channel without noise"
         )
     try:
-        return math.inf if decibels == math.inf else 10.0 ** (decibels / 10.0)
+        ratio = math.inf if decibels == math.inf else 10.0 ** (decibels / 10.0)
     except OverflowError as error:
         raise QuietnnError(f"{decibels} dB is too large for a float; use +inf for a noiseless channel") from error
+    if ratio == 0:
+        raise QuietnnError(f"{decibels} dB is too small for a float; give at least -3000 dB")
+    return ratio
 
 
 def ratio_to_db(ratio: float) -> float:

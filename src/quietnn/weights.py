@@ -78,12 +78,14 @@ def whole(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def layerwise(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """One group per layer: the tensors whose names share all but their last part.
 
+    A group has the name of its module; that of the model's own tensors is empty, as in `named_modules`.
+
     >>> layerwise(["conv.weight", "conv.bias", "fc.weight"])
     {'conv': ('conv.weight', 'conv.bias'), 'fc': ('fc.weight',)}
     """
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(name.rpartition(".")[0] or name, []).append(name)
+        groups.setdefault(name.rpartition(".")[0], []).append(name)
     return {group: tuple(members) for group, members in groups.items()}
 
 
@@ -157,15 +159,24 @@ class WeightStatistics:
 
         >>> WeightStatistics.from_clean([torch.tensor([1.0, 3.0]), torch.tensor([5.0])])
         WeightStatistics(mean=3.0, variance=2.6666666666666665, num_weights=3)
+
+        Raises:
+            InvalidWeights: if a weight is not finite, or so large that its square is no float64.
         """
         moments = [block_moments(tensor) for tensor in tensors]
         count = math.fsum(float(counts.sum()) for counts, _, _ in moments)
         if not count:
             raise QuietnnError("a group without weights has no statistics; give it at least one weight")
-        mean = math.fsum(v for n, m, _ in moments for v in (n * m).tolist()) / count
-        within = math.fsum(v for _, _, s in moments for v in s.tolist())
-        between = math.fsum(v for n, m, _ in moments for v in (n * (m - mean) ** 2).tolist())
-        return cls(mean=mean, variance=(within + between) / count, num_weights=int(count))
+        mean = _exact_sum(v for n, m, _ in moments for v in (n * m).tolist()) / count
+        within = _exact_sum(v for _, _, s in moments for v in s.tolist())
+        between = _exact_sum(v for n, m, _ in moments for v in (n * (m - mean) ** 2).tolist())
+        variance = (within + between) / count
+        if not math.isfinite(variance):
+            raise InvalidWeights(
+                f"the weights have mean {mean} and variance {variance}; both must be finite, "
+                "repair or scale down the weights first"
+            )
+        return cls(mean=mean, variance=variance, num_weights=int(count))
 
     @classmethod
     def from_received(cls, tensors: Iterable[Tensor], noise_variance: float) -> "WeightStatistics":
@@ -177,6 +188,14 @@ class WeightStatistics:
         check_variance(noise_variance, "noise_variance")
         received = cls.from_clean(tensors)
         return cls(received.mean, max(received.variance - noise_variance, 0.0), received.num_weights)
+
+
+def _exact_sum(values: Iterable[float]) -> float:
+    """The correctly rounded sum, in any order; NaN where it is too large or undefined."""
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return math.nan
 
 
 def block_moments(tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:

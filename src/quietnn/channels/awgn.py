@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quietnn.channels.base import Observation
 from quietnn.channels.randomness import BLOCK, check_seed, standard_normal
-from quietnn.errors import QuietnnError
+from quietnn.errors import QuietnnError, unknown_choice
 from quietnn.theory.family import check_variance, noise_variance_of
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, WeightStatistics, check_weights
@@ -19,6 +19,10 @@ class Power(StrEnum):
 
     VARIANCE = "variance"
     SECOND_MOMENT = "second-moment"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Power":
+        raise unknown_choice("power", value, cls)
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,7 @@ class AWGN:
             check_variance(self.noise_variance, "noise_variance")
         if self.wnr_db is not None:
             db_to_ratio(self.wnr_db)
-        if self.power not in list(Power):
-            raise QuietnnError(f"power is {self.power!r}; choose one of {', '.join(Power)}")
+        Power(self.power)
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
         """Add noise to a copy of the weights, drawn by seed, tensor name and block."""
@@ -78,13 +81,13 @@ class AWGN:
 
 def add_noise(tensor: Tensor, std: float, *, seed: int, name: str) -> Tensor:
     """A copy of a tensor with Gaussian noise on it; 16-bit tensors are summed in float32 and rounded once."""
-    received = tensor.detach().clone()
+    received = tensor.detach().clone(memory_format=torch.contiguous_format)
     if std == 0:
         return received
     exact = torch.promote_types(tensor.dtype, torch.float32)
-    flat = received.reshape(-1) if received.is_contiguous() else received.contiguous().reshape(-1)
+    flat = received.view(-1)
     for start in range(0, flat.numel(), 16 * BLOCK):
         piece = flat[start : start + 16 * BLOCK]
         noise = standard_normal(piece.numel(), seed=seed, name=name, start=start)
         piece.copy_(piece.to(exact).add(noise.to(piece.device, exact), alpha=std))
-    return flat.reshape(received.shape)
+    return received

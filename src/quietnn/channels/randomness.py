@@ -6,6 +6,7 @@ whatever order, chunks or threads it is drawn, in memory or from a file.
 """
 
 import hashlib
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -37,5 +38,5 @@ def standard_normal(num_values: int, *, seed: int, name: str, start: int = 0) ->
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that is not a whole number of at least zero."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
         raise QuietnnError(f"seed is {seed!r}; it must be a whole number, zero or more")

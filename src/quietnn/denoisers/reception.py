@@ -45,8 +45,7 @@ class Reception:
     ) -> "Reception":
         """Check the weights, group them, and estimate what is not given from what was received."""
         check_variance(noise_variance, "noise_variance")
-        if form not in list(Form):
-            raise InvalidConfig(f"form is {form!r}; choose one of {', '.join(Form)}")
+        form = Form(form)
         chosen = partition(tuple(weights), groups)
         check_weights(weights)
         if statistics is None:
@@ -57,7 +56,7 @@ class Reception:
         missing = [group for group in chosen if group not in statistics]
         if missing:
             raise InvalidConfig(f"no statistics for group {missing[0]!r}; the groups are {', '.join(chosen)}")
-        return cls(weights, noise_variance, chosen, statistics, Form(form))
+        return cls(weights, noise_variance, chosen, statistics, form)
 
     def denoisers(self, temperatures: Temperatures | GroupTemperatures) -> dict[str, AffineDenoiser]:
         """The affine map of each group, for one pair of temperatures or one pair per group.

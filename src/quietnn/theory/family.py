@@ -11,7 +11,7 @@ where `m` is the centre of the population compensator. With `eta = sigma_w^2 / s
 import math
 from enum import StrEnum
 
-from quietnn.errors import InfeasibleTemperatures, QuietnnError
+from quietnn.errors import InfeasibleTemperatures, QuietnnError, unknown_choice
 from quietnn.units import db_to_ratio, ratio_to_db
 
 
@@ -19,13 +19,17 @@ class Form(StrEnum):
     """How the prior mean enters the additive term `rho`.
 
     `CENTRED` puts the compensator on `w - mu_w`, so that ML and MMSE are exact for any mean.
-    `UNCENTRED` is the paper's derivation (before eq. 15, `mu_lambda,beta`), which adds `mu_w / eta` to ML.
+    `UNCENTRED` is the paper's derivation (eq. 10, and `mu_lambda,beta` under eq. 14), which adds `mu_w / eta` to ML.
     `ZERO_MEAN` is the paper's final form (eq. 13), which drops the mean.
     """
 
     CENTRED = "centred"
     UNCENTRED = "uncentred"
     ZERO_MEAN = "zero-mean"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Form":
+        raise unknown_choice("form", value, cls)
 
 
 class Region(StrEnum):
@@ -63,7 +67,7 @@ def affine_coefficients(
     (1.0, 0.0)
 
     Raises:
-        InfeasibleTemperatures: unless `0 <= lambda' < 1 + eta`.
+        InfeasibleTemperatures: unless `0 <= lambda' < 1 + eta` and the coefficients are floats.
         QuietnnError: if a variance is negative or a number is not finite.
     """
     check_variance(weight_variance, "weight_variance")
@@ -77,13 +81,20 @@ def affine_coefficients(
     if form is not Form.UNCENTRED and lambda_prime == 1 and beta == 0:
         return 1.0, 0.0
     check_lambda_prime(lambda_prime, weight_variance=weight_variance, noise_variance=noise_variance)
-    denominator = weight_variance + (1.0 - lambda_prime) * noise_variance
+    uncompensated = (1.0 - lambda_prime) * noise_variance
+    denominator = weight_variance + uncompensated
     theta = weight_variance / denominator
-    shrinkage = noise_variance / denominator
-    bias = weight_variance * shrinkage * beta
+    rho = theta * noise_variance * beta
     if form is Form.CENTRED:
-        return theta, (1.0 - lambda_prime) * shrinkage * weight_mean + bias
-    return theta, (shrinkage * weight_mean if form is Form.UNCENTRED else 0.0) + bias
+        rho += uncompensated / denominator * weight_mean
+    elif form is Form.UNCENTRED:
+        rho += noise_variance / denominator * weight_mean
+    if not (math.isfinite(theta) and math.isfinite(rho)):
+        raise InfeasibleTemperatures(
+            f"lambda' = {lambda_prime:g} and beta = {beta:g} give theta = {theta:g} and rho = {rho:g}, past what a float "
+            "holds; move lambda' away from its pole, or beta towards zero"
+        )
+    return theta, rho
 
 
 def lambda_prime_of(theta: float, *, weight_variance: float, noise_variance: float) -> float:
@@ -116,7 +127,7 @@ def region(lambda_prime: float, *, weight_variance: float, noise_variance: float
     >>> region(1.2, weight_variance=3.0, noise_variance=1.0).value
     'over-compensation'
     """
-    if not 0 <= lambda_prime < pole(weight_variance=weight_variance, noise_variance=noise_variance):
+    if not _feasible(lambda_prime, weight_variance, noise_variance):
         return Region.INFEASIBLE
     if lambda_prime == 0:
         return Region.ZERO
@@ -132,18 +143,23 @@ def check_variance(variance: float, name: str) -> None:
 
 
 def check_lambda_prime(lambda_prime: float, *, weight_variance: float, noise_variance: float) -> None:
-    """Refuse a temperature outside `0 <= lambda' < 1 + eta`.
-
-    The pole is tested on the denominator that is divided by, so a `lambda'` that rounding puts on it is caught.
-    """
-    inside = weight_variance + (1.0 - lambda_prime) * noise_variance > 0
-    if not (lambda_prime >= 0 and inside):
+    """Refuse a temperature outside `0 <= lambda' < 1 + eta`."""
+    if not _feasible(lambda_prime, weight_variance, noise_variance):
         limit = pole(weight_variance=weight_variance, noise_variance=noise_variance)
         wnr_db = ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf
         raise InfeasibleTemperatures(
             f"lambda' = {lambda_prime:g} is outside [0, 1 + eta) = [0, {limit:g}) at a WNR of {wnr_db:.2f} dB; "
-            "choose a smaller lambda' (0 is MMSE, 1 is ML)"
+            "choose one inside (0 is MMSE, 1 is ML)"
         )
+
+
+def _feasible(lambda_prime: float, weight_variance: float, noise_variance: float) -> bool:
+    """Whether `0 <= lambda' < 1 + eta`, for the pole as a float and for the denominator as it will be divided by.
+
+    Rounding can put either on the wrong side: `0.1 - (0.1 / 0.3) 0.3` need not be zero.
+    """
+    below_pole = 0 <= lambda_prime < pole(weight_variance=weight_variance, noise_variance=noise_variance)
+    return below_pole and (noise_variance == 0 or weight_variance + (1.0 - lambda_prime) * noise_variance > 0)
 
 
 def noise_variance_of(wnr_db: float, weight_power: float) -> float:
@@ -153,4 +169,6 @@ def noise_variance_of(wnr_db: float, weight_power: float) -> float:
     0.25
     """
     check_variance(weight_power, "weight power")
-    return weight_power / db_to_ratio(wnr_db)
+    variance = weight_power / db_to_ratio(wnr_db)
+    check_variance(variance, f"the noise variance at {wnr_db} dB")
+    return variance

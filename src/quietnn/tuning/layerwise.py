@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from quietnn.denoisers.affine import Temperatures
+from quietnn.denoisers.affine import ML, MMSE, Temperatures
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.tuning.grid import try_each
@@ -34,11 +34,12 @@ def search_layerwise(
     start: GroupTemperatures,
     *,
     num_sweeps: int = 1,
+    with_beta: bool = True,
     criterion: Criterion | str = Criterion.LOSS,
 ) -> TuningResult[GroupTemperatures]:
     """Visit the groups one by one; at each, try a larger and a smaller multiplier and shift, keep what is better.
 
-    A sweep costs four scores a group. The steps are halved from sweep to sweep. Judging by loss (the default)
+    A sweep costs at most four scores a group. The steps are halved from sweep to sweep. Judging by loss (the default)
     follows small improvements that accuracy on a hundred examples cannot resolve.
 
     Args:
@@ -46,6 +47,7 @@ def search_layerwise(
         reception: the noisy weights in their groups.
         start: where to begin, for example `start_from(...)` the whole-model optimum.
         num_sweeps: how often to visit every group.
+        with_beta: search `beta` too (MMSE_pb), or leave it as it starts (MMSE_p).
         criterion: what makes a score better.
     """
     criterion = Criterion(criterion)
@@ -57,7 +59,7 @@ def search_layerwise(
         for group, scale in scales(reception).items():
             points = [
                 {**best.temperatures, group: candidate}
-                for candidate in _neighbours(scale, best.temperatures[group], 0.5**sweep)
+                for candidate in _neighbours(scale, best.temperatures[group], 0.5**sweep, with_beta)
             ]
             new = list(try_each(score, points))
             trials += new
@@ -65,8 +67,12 @@ def search_layerwise(
     return TuningResult(best, tuple(trials))
 
 
-def _neighbours(scale: Scale, temperatures: Temperatures, step: float) -> list[Temperatures]:
+def _neighbours(scale: Scale, temperatures: Temperatures, step: float, with_beta: bool) -> list[Temperatures]:
+    """The points a step away; of a group that shows no signal, only keeping it or replacing it by its mean is left."""
     theta, shift = scale.theta(temperatures), scale.shift(temperatures)
-    candidates = [scale.temperatures(theta * factor**step, shift) for factor in THETA_FACTORS]
-    candidates += [scale.temperatures(theta, shift + offset * step) for offset in SHIFT_STEPS]
+    if scale.statistics.variance == 0:
+        candidates = [ML, MMSE]
+    else:
+        candidates = [scale.temperatures(theta * factor**step, shift) for factor in THETA_FACTORS]
+        candidates += [scale.temperatures(theta, shift + offset * step) for offset in SHIFT_STEPS if with_beta]
     return [candidate for candidate in dict.fromkeys(candidates) if candidate != temperatures]

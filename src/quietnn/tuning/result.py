@@ -6,26 +6,35 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from quietnn.errors import QuietnnError
+from quietnn.errors import QuietnnError, unknown_choice
 from quietnn.tuning.score import Score
 
 Point = TypeVar("Point", covariant=True)
 
 
 class Criterion(StrEnum):
-    """What makes a score better: accuracy with ties broken by loss (the paper's, made definite), or loss alone."""
+    """What makes a score better.
+
+    `ACCURACY` breaks its many ties by loss. `ACCURACY_ONLY` leaves them to the order of the trials, as the paper's
+    authors did. `LOSS` looks at accuracy only between equal losses.
+    """
 
     ACCURACY = "accuracy"
+    ACCURACY_ONLY = "accuracy-only"
     LOSS = "loss"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Criterion":
+        raise unknown_choice("criterion", value, cls)
+
     def order(self, score: Score) -> tuple[float, float]:
-        """A key that is smaller for a better score; a loss that is not a number is the worst.
+        """A key that is smaller for a better score; what is not a number is the worst.
 
         >>> Criterion.ACCURACY.order(Score(0.9, 0.3, 100)) < Criterion.ACCURACY.order(Score(0.9, 0.4, 100))
         True
         """
-        loss = math.inf if math.isnan(score.loss) else score.loss
-        return (-score.accuracy, loss) if self is Criterion.ACCURACY else (loss, -score.accuracy)
+        error, loss = (math.inf if math.isnan(value) else value for value in (-score.accuracy, score.loss))
+        return (error, loss) if self is Criterion.ACCURACY else (loss, error)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def tune(
     """Search the temperatures under which the denoised model scores best. The model itself stays as it is.
 
     For one group: the `grid` given, or a coarse-to-fine search of at most 25 points. For several groups: the same
-    over the whole model, then a coordinate search from its optimum, four scores a group.
+    over the whole model, then a coordinate search from its optimum, at most four scores a group.
 
     Args:
         model: the network as received.
@@ -60,7 +60,8 @@ def tune(
     if groups == "whole":
         return best
     grouped = Reception.of(received, noise_variance, groups=groups)
-    return search_layerwise(judge.for_reception(grouped), grouped, start_from(best.temperatures, scale, grouped))
+    start = start_from(best.temperatures, scale, grouped)
+    return search_layerwise(judge.for_reception(grouped), grouped, start, with_beta=with_beta)
 
 
 class Judge:
