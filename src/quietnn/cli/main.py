@@ -5,7 +5,9 @@ import sys
 import typer
 from rich.console import Console
 
+from quietnn.cli.evaluate import evaluate
 from quietnn.cli.theory import theory
+from quietnn.cli.train import train
 from quietnn.errors import QuietnnError
 
 app = typer.Typer(
@@ -15,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (theory,):
+for verb in (evaluate, theory, train):
     app.command()(verb)
 
 

@@ -1,0 +1,37 @@
+"""`quietnn evaluate`: the accuracy of clean weights on test data."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
+    weights: Annotated[Path | None, typer.Option(help="Other weights (sst2: a folder in transformers layout)")] = None,
+    num_examples: Annotated[int | None, typer.Option(help="A fixed subset of the test data [default: all]")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Data folder [default: $QUIETNN_DATA, ~/.cache/quietnn]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Test a task's clean weights: accuracy with its standard error, and loss."""
+    from quietnn.tasks.registry import load_task
+
+    loaded = load_task(task, data_dir=data_dir, weights=weights)
+    score = loaded.evaluate(loaded.load_model(), loaded.test_examples(num_examples))
+    if as_json:
+        fields = {
+            "task": loaded.name,
+            "accuracy": score.accuracy,
+            "standard_error": score.standard_error,
+            "loss": score.loss,
+            "num_examples": score.num_examples,
+        }
+        typer.echo(json.dumps(fields))
+    else:
+        typer.echo(
+            f"{loaded.name}: accuracy {100 * score.accuracy:.2f} % +- {100 * score.standard_error:.2f} "
+            f"(standard error, {score.num_examples} examples), loss {score.loss:.4f}"
+        )

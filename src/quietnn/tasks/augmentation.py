@@ -1,0 +1,37 @@
+"""Random crops, flips and smaller images, done on whole batches of tensors with an explicit generator."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def random_crop_flip(images: Tensor, *, padding: int, generator: torch.Generator, flips: bool = True) -> Tensor:
+    """Shift every image by up to `padding` pixels (zeros enter) and, with `flips`, mirror half of them.
+
+    Args:
+        images: (batch, channels, height, width), any dtype.
+        padding: the largest shift; 4 is usual for CIFAR.
+        generator: the source of all randomness.
+        flips: whether to mirror.
+    """
+    batch, channels, height, width = images.shape
+    padded = functional.pad(images, (padding,) * 4)
+    shifts = torch.randint(0, 2 * padding + 1, (2, batch, 1), generator=generator)
+    flipped = torch.rand(batch, 1, generator=generator) < (0.5 if flips else 0.0)
+    rows = shifts[0] + torch.arange(height)
+    columns = shifts[1] + torch.where(flipped, torch.arange(width - 1, -1, -1), torch.arange(width))
+    # One gather over flat positions is far quicker than a Python loop over images.
+    positions = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).reshape(batch, 1, -1)
+    flat = padded.reshape(batch, channels, -1).gather(2, positions.expand(-1, channels, -1))
+    return flat.reshape(batch, channels, height, width)
+
+
+def shrink(images: Tensor, size: int) -> Tensor:
+    """Average-pool float images down to `size` x `size`; images of that size come back as they are.
+
+    >>> shrink(torch.ones(1, 3, 32, 32), 16).shape
+    torch.Size([1, 3, 16, 16])
+    """
+    if images.shape[-1] == size:
+        return images
+    return functional.interpolate(images, size=(size, size), mode="bilinear", antialias=True)

@@ -1,0 +1,139 @@
+"""A task is a model, its weights, data to tune on, data to test on, and a metric."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from quietnn.errors import InvalidConfig
+from quietnn.tuning.score import Score
+
+Inputs = Tensor | dict[str, Tensor]
+"""What a model is called with: one tensor, or (transformers) keyword tensors. Examples run along dimension 0."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs ready for the model, with their labels.
+
+    Attributes:
+        inputs: a tensor, or a dict of tensors passed by keyword, whose first dimension is the example.
+        labels: class numbers, int64, one per example.
+
+    >>> examples = Examples(inputs=torch.zeros(3, 2), labels=torch.tensor([0, 1, 1]))
+    >>> len(examples), examples.take(torch.tensor([2, 0])).labels.tolist()
+    (3, [1, 0])
+    """
+
+    inputs: Inputs
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        """Refuse labels that do not belong to the inputs."""
+        tensors = self.inputs.values() if isinstance(self.inputs, dict) else (self.inputs,)
+        if self.labels.dtype != torch.int64 or self.labels.dim() != 1:
+            raise InvalidConfig(
+                f"labels must be a flat int64 tensor of class numbers, not {self.labels.dtype} of shape "
+                f"{tuple(self.labels.shape)}; try labels.long().flatten()"
+            )
+        for tensor in tensors:
+            if len(tensor) != len(self.labels):
+                raise InvalidConfig(f"{len(tensor)} inputs do not go with {len(self.labels)} labels")
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self.labels)
+
+    def take(self, indices: Tensor | slice) -> "Examples":
+        """The examples at these positions, in this order."""
+        if isinstance(self.inputs, dict):
+            taken: Inputs = {name: tensor[indices] for name, tensor in self.inputs.items()}
+        else:
+            taken = self.inputs[indices]
+        return Examples(inputs=taken, labels=self.labels[indices])
+
+    def batches(self, batch_size: int) -> Iterator["Examples"]:
+        """The examples in order, `batch_size` at a time."""
+        for start in range(0, len(self), batch_size):
+            yield self.take(slice(start, start + batch_size))
+
+
+def logits_of(model: nn.Module, inputs: Inputs) -> Tensor:
+    """Call a plain module or a transformers classifier and return its logits (batch, num_classes)."""
+    output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    logits: Tensor = output if isinstance(output, Tensor) else output.logits
+    return logits
+
+
+def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
+    """Accuracy and mean cross-entropy of a classifier in evaluation mode; the model's mode is restored.
+
+    A loss that is not a number (noise can overflow a network) counts as infinite, so it never wins a tie.
+
+    Raises:
+        InvalidConfig: if there are no examples.
+    """
+    was_training = model.training
+    model.eval()
+    num_examples, num_right, total_loss = 0, 0, 0.0
+    try:
+        with torch.inference_mode():
+            for batch in batches:
+                logits = logits_of(model, batch.inputs)
+                num_examples += len(batch)
+                num_right += int((logits.argmax(dim=1) == batch.labels).sum())
+                total_loss += float(functional.cross_entropy(logits.double(), batch.labels, reduction="sum"))
+    finally:
+        model.train(was_training)
+    if num_examples == 0:
+        raise InvalidConfig("there are no examples to evaluate on; ask for at least one")
+    loss = math.inf if math.isnan(total_loss) else total_loss / num_examples
+    return Score(accuracy=num_right / num_examples, loss=loss, num_examples=num_examples)
+
+
+def evaluate_classifier(model: nn.Module, examples: Examples, *, batch_size: int = 250) -> Score:
+    """Score a classifier on examples, `batch_size` at a time."""
+    return score_batches(model, examples.batches(batch_size))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything an experiment needs to know about a network and its data.
+
+    Attributes:
+        name: what the records call it.
+        load_model: makes a fresh module with the clean weights, in evaluation mode.
+        tuning_examples: `(num_examples, seed)` to that many labelled examples for choosing temperatures;
+            never test data. More examples with the same seed contain the fewer.
+        test_examples: None to all test examples, N to a fixed subset of N.
+        evaluate: scores a model on examples.
+    """
+
+    name: str
+    load_model: Callable[[], nn.Module]
+    tuning_examples: Callable[[int, int], Examples]
+    test_examples: Callable[[int | None], Examples]
+    evaluate: Callable[[nn.Module, Examples], Score] = evaluate_classifier
+
+
+def sample(num_total: int, num_examples: int | None, *, seed: int) -> Tensor:
+    """The first positions of a permutation fixed by the seed, so larger samples contain smaller ones.
+
+    None stands for all positions in their own order.
+
+    Raises:
+        InvalidConfig: if there are not so many.
+
+    >>> sample(4, None, seed=0).tolist()
+    [0, 1, 2, 3]
+    >>> set(sample(100, 5, seed=1).tolist()) <= set(sample(100, 9, seed=1).tolist())
+    True
+    """
+    if num_examples is None:
+        return torch.arange(num_total)
+    if not 1 <= num_examples <= num_total:
+        raise InvalidConfig(f"asked for {num_examples} examples, there are {num_total}; ask for 1 to {num_total}")
+    return torch.randperm(num_total, generator=torch.Generator().manual_seed(seed))[:num_examples]

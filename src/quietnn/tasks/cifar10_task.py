@@ -1,0 +1,65 @@
+"""CIFAR-10 with one of the image networks: tuned on training images, tested on test images."""
+
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from quietnn.tasks.base import Examples, Task, sample
+from quietnn.tasks.cifar10 import LabelledImages, Split, load_cifar10
+from quietnn.tasks.models import IMAGE_MODELS
+from quietnn.tasks.normalisation import METADATA_KEY, InputNormalisation, parse_normalisation
+from quietnn.tasks.weights_file import load_weights
+
+_TEST_SUBSET_SEED = 0
+
+
+def weights_path(architecture: str, data_dir: Path) -> Path:
+    """Where the weights of an architecture are looked for, and where training puts them."""
+    return data_dir / "weights" / f"{architecture}-cifar10.safetensors"
+
+
+def cifar10_task(architecture: str, *, data_dir: Path, weights: Path | None = None) -> Task:
+    """CIFAR-10 with a network of `IMAGE_MODELS` and its clean weights.
+
+    The weights file says how its network wants images normalised (`input_normalisation` in the metadata:
+    `none`, or `m,m,m/s,s,s`); a file that does not say gets images in [0, 1].
+
+    Args:
+        architecture: a key of `IMAGE_MODELS`.
+        data_dir: holds the data set and, under `weights/`, the weights.
+        weights: another safetensors file.
+    """
+    path = weights or weights_path(architecture, data_dir)
+    # Read at once, so that weights that do not fit are refused now and not in the middle of a sweep.
+    clean = IMAGE_MODELS[architecture]()
+    normalisation = parse_normalisation(load_weights(clean, path).get(METADATA_KEY, "none"))
+
+    @cache
+    def split(name: Split) -> LabelledImages:
+        return load_cifar10(data_dir, name)
+
+    def load_model() -> nn.Module:
+        return deepcopy(clean).eval()
+
+    def tuning_examples(num_examples: int, seed: int) -> Examples:
+        return _prepare(split("train"), num_examples, seed, normalisation)
+
+    def test_examples(num_examples: int | None) -> Examples:
+        return _prepare(split("test"), num_examples, _TEST_SUBSET_SEED, normalisation)
+
+    return Task(
+        name=f"cifar10/{architecture}",
+        load_model=load_model,
+        tuning_examples=tuning_examples,
+        test_examples=test_examples,
+    )
+
+
+def _prepare(data: LabelledImages, num_examples: int | None, seed: int, normalisation: InputNormalisation) -> Examples:
+    chosen = sample(len(data.labels), num_examples, seed=seed)
+    # channels_last runs the convolutions of the larger networks up to 1.7 times faster on a CPU.
+    inputs = normalisation(data.images[chosen]).contiguous(memory_format=torch.channels_last)
+    return Examples(inputs=inputs, labels=data.labels[chosen])

@@ -1,0 +1,151 @@
+"""Transformers sequence classifiers on SST-2: tokenise once, score in batches of similar length."""
+
+import importlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
+from quietnn.tasks.base import Examples, Task, sample, score_batches
+from quietnn.tasks.data_dir import missing
+from quietnn.tasks.sst2 import Sentences, load_sst2
+from quietnn.tuning.score import Score
+
+MAX_TOKENS = 128
+"""Longer sentences are cut; the longest of SST-2 has about 70 tokens."""
+
+_TEST_SUBSET_SEED = 0
+
+
+def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> Task:
+    """SST-2 with a fine-tuned classifier in transformers layout; tuned on dev, tested on test."""
+    folder = find_classifier(encoder, data_dir=data_dir, weights=weights)
+
+    @cache
+    def split(name: str) -> Examples:
+        return tokenise(load_sst2(data_dir, name), folder)
+
+    def tuning_examples(num_examples: int, seed: int) -> Examples:
+        dev = split("dev")
+        return by_length(dev.take(sample(len(dev), num_examples, seed=seed)))
+
+    def test_examples(num_examples: int | None) -> Examples:
+        test = split("test")
+        return by_length(test.take(sample(len(test), num_examples, seed=_TEST_SUBSET_SEED)))
+
+    return Task(
+        name=f"sst2/{encoder}",
+        load_model=lambda: load_classifier(folder),
+        tuning_examples=tuning_examples,
+        test_examples=test_examples,
+        evaluate=evaluate_encoder,
+    )
+
+
+def find_classifier(encoder: str, *, data_dir: Path, weights: Path | None = None) -> Path:
+    """The folder of a fine-tuned classifier: `weights`, `<data_dir>/sst2-<encoder>`, or a path.
+
+    Raises:
+        MissingData: if none of these is a folder with a config.json.
+        InvalidWeights: if it holds an encoder without a classifier.
+    """
+    places = [weights] if weights else [data_dir / f"sst2-{encoder}", data_dir / encoder, Path(encoder)]
+    for place in places:
+        if (place / "config.json").is_file():
+            if place == data_dir / encoder and not _is_classifier(place):
+                continue  # a bare encoder to fine-tune from, not what was asked for
+            if not _is_classifier(place):
+                raise InvalidWeights(
+                    f"{place} holds an encoder without a sequence classifier; fine-tune it with: "
+                    f"quietnn train sst2/{encoder}"
+                )
+            return place
+    raise missing(
+        f"a classifier fine-tuned on SST-2 called {encoder!r}",
+        [place / "config.json" for place in places],
+        f"Make one with: quietnn train sst2/{encoder}, or name a folder in transformers layout.",
+    )
+
+
+def find_encoder(encoder: str, *, data_dir: Path) -> Path:
+    """The folder of a pretrained encoder to fine-tune: `<data_dir>/<encoder>` or a path."""
+    places = [data_dir / encoder, Path(encoder)]
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    raise missing(
+        f"a pretrained encoder called {encoder!r}",
+        [place / "config.json" for place in places],
+        "Put its folder in transformers layout (config, weights, tokenizer) there.",
+    )
+
+
+def _is_classifier(folder: Path) -> bool:
+    architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
+    return any("SequenceClassification" in name for name in architectures)
+
+
+def _transformers() -> Any:
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingData(
+            "SST-2 needs the package transformers, which is not installed; try: pip install 'quietnn[hf]'"
+        ) from error
+    # Its own progress bars and load reports would break ours.
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def load_classifier(folder: Path) -> nn.Module:
+    """A two-class sequence classifier from a local folder, never from a hub."""
+    try:
+        model: nn.Module = _transformers().AutoModelForSequenceClassification.from_pretrained(
+            folder, local_files_only=True, num_labels=2
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InvalidWeights(f"{folder} cannot be loaded as a two-class sequence classifier: {error}") from error
+    return model.eval()
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer from a local folder, never from a hub."""
+    return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def tokenise(sentences: Sentences, folder: Path) -> Examples:
+    """All sentences as padded token tensors (num_sentences, longest)."""
+    encoded = load_tokenizer(folder)(
+        list(sentences.texts), padding="longest", truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
+    )
+    return Examples(inputs=dict(encoded), labels=torch.tensor(sentences.labels))
+
+
+def lengths(examples: Examples) -> Tensor:
+    """Number of tokens of each example that are not padding."""
+    if not isinstance(examples.inputs, dict) or "attention_mask" not in examples.inputs:
+        raise InvalidConfig("expected tokenised examples with an attention_mask")
+    return examples.inputs["attention_mask"].sum(dim=1)
+
+
+def by_length(examples: Examples) -> Examples:
+    """The same examples, shortest first, so that neighbours need little padding."""
+    return examples.take(lengths(examples).argsort(stable=True))
+
+
+def trim(examples: Examples) -> Examples:
+    """The same examples without the columns that are padding for all of them."""
+    longest = int(lengths(examples).max())
+    return Examples(
+        inputs={name: tensor[:, :longest] for name, tensor in dict(examples.inputs).items()}, labels=examples.labels
+    )
+
+
+def evaluate_encoder(model: nn.Module, examples: Examples, *, batch_size: int = 64) -> Score:
+    """Accuracy and mean cross-entropy, each batch padded to its own longest sentence only."""
+    return score_batches(model, (trim(batch) for batch in by_length(examples).batches(batch_size)))

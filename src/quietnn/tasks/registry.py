@@ -1,0 +1,59 @@
+"""The named tasks."""
+
+import difflib
+from pathlib import Path
+
+from quietnn.errors import InvalidConfig
+from quietnn.tasks.base import Task
+from quietnn.tasks.data_dir import resolve_data_dir
+from quietnn.tasks.models import IMAGE_MODELS
+
+TASK_NAMES = ("digits", *(f"cifar10/{name}" for name in IMAGE_MODELS), "sst2/minilm")
+"""What to suggest; `sst2/` takes any encoder."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """A task's family and member.
+
+    Raises:
+        InvalidConfig: if there is no such task, with the closest name there is.
+
+    >>> split_name("cifar10/resnet18")
+    ('cifar10', 'resnet18')
+    """
+    family, _, member = name.partition("/")
+    known = name == "digits" or (family == "cifar10" and member in IMAGE_MODELS) or (family == "sst2" and member)
+    if not known:
+        close = difflib.get_close_matches(name, TASK_NAMES, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise InvalidConfig(f"there is no task {name!r}; {hint}known: {', '.join(TASK_NAMES[:-1])}, sst2/<encoder>")
+    return family, member
+
+
+def load_task(name: str, *, data_dir: str | Path | None = None, weights: str | Path | None = None) -> Task:
+    """A named task with its clean weights.
+
+    Args:
+        name: `digits`, `cifar10/<network>` or `sst2/<encoder>`.
+        data_dir: where data sets and weights lie; default `$QUIETNN_DATA`, then `~/.cache/quietnn`.
+        weights: other weights: a safetensors file, for `sst2` a folder in transformers layout.
+
+    Raises:
+        InvalidConfig: if there is no such task.
+        MissingData: if weights are not there, with every place looked in.
+        InvalidWeights: if the weights do not fit the network, with the tensors' names.
+    """
+    family, member = split_name(name)
+    folder = resolve_data_dir(data_dir)
+    path = Path(weights).expanduser() if weights is not None else None
+    if family == "cifar10":
+        from quietnn.tasks.cifar10_task import cifar10_task
+
+        return cifar10_task(member, data_dir=folder, weights=path)
+    if family == "sst2":
+        from quietnn.tasks.encoders import sst2_task
+
+        return sst2_task(member, data_dir=folder, weights=path)
+    from quietnn.tasks.digits import digits_task
+
+    return digits_task(weights=path)

@@ -1,0 +1,90 @@
+"""Where a training run stands after an epoch, on disk: complete or not there at all."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from quietnn.errors import InvalidConfig
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """All that the next epoch depends on; the randomness of an epoch follows from the seed and its number.
+
+    Attributes:
+        num_epochs_done: how many epochs are behind.
+        model: the network's state dict.
+        averaged: the moving average of the state dict, empty if none is kept.
+        optimizer: the optimizer's state dict.
+    """
+
+    num_epochs_done: int
+    model: dict[str, Tensor]
+    averaged: dict[str, Tensor]
+    optimizer: dict[str, Any]
+
+
+def save_state(run_dir: Path, state: TrainingState, *, recipe: dict[str, Any]) -> None:
+    """Write the state beside the older one, then replace it: a crash leaves one of the two, whole."""
+    final = run_dir / f"epoch-{state.num_epochs_done:05d}"
+    partial = run_dir / f".partial-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_file({name: tensor.contiguous() for name, tensor in state.model.items()}, partial / "model.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in state.averaged.items()}, partial / "averaged.safetensors")
+    torch.save(state.optimizer, partial / "optimizer.pt")
+    (partial / "recipe.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
+    for file in partial.iterdir():
+        descriptor = os.open(file, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    older = _finished(run_dir)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.replace(final)
+    for folder in older:
+        if folder != final:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def load_state(run_dir: Path, *, recipe: dict[str, Any]) -> TrainingState | None:
+    """The newest state of a run, or None if it has not finished an epoch.
+
+    Raises:
+        InvalidConfig: if that run was started with another recipe.
+    """
+    finished = _finished(run_dir)
+    if not finished:
+        return None
+    folder = finished[-1]
+    stored = json.loads((folder / "recipe.json").read_text())
+    wanted = json.loads(json.dumps(recipe))
+    if stored != wanted:
+        changed = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
+        differences = ", ".join(f"{key} was {stored.get(key)}, now {wanted.get(key)}" for key in changed)
+        raise InvalidConfig(
+            f"the run in {run_dir} was started with other settings ({differences}); "
+            "repeat them to resume, or start over with --no-resume (resume=False)"
+        )
+    return TrainingState(
+        num_epochs_done=int(folder.name.removeprefix("epoch-")),
+        model=load_file(folder / "model.safetensors"),
+        averaged=load_file(folder / "averaged.safetensors"),
+        optimizer=torch.load(folder / "optimizer.pt", weights_only=True),
+    )
+
+
+def forget_states(run_dir: Path) -> None:
+    """Remove what earlier runs left in a folder."""
+    for folder in [*_finished(run_dir), *run_dir.glob(".partial-*")]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _finished(run_dir: Path) -> list[Path]:
+    return sorted(run_dir.glob("epoch-*"))

@@ -1,0 +1,60 @@
+"""A network's clean weights as one safetensors file: loaded if they fit, written whole or not at all."""
+
+import os
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidWeights, MissingData
+
+
+def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
+    """Load the weights in place and return the file's metadata. The model stays as it was if they do not fit.
+
+    Raises:
+        MissingData: if there is no such file.
+        InvalidWeights: if the file is broken, or its names or shapes are not the model's.
+    """
+    if not path.is_file():
+        raise MissingData(f"there is no weights file {path}; give an existing .safetensors file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InvalidWeights(f"{path} is not a whole safetensors file ({error}); fetch or train it again") from error
+    expected = model.state_dict()
+    problems = {
+        # Counters of seen batches are bookkeeping that some publishers leave out.
+        "missing": [name for name in expected if name not in weights and not name.endswith("num_batches_tracked")],
+        "unexpected": [name for name in weights if name not in expected],
+        "of another shape": [
+            f"{name} {tuple(tensor.shape)} for {tuple(expected[name].shape)}"
+            for name, tensor in weights.items()
+            if name in expected and tensor.shape != expected[name].shape
+        ],
+    }
+    if any(problems.values()):
+        told = "; ".join(f"{kind}: {_some(names)}" for kind, names in problems.items() if names)
+        raise InvalidWeights(f"{path} does not fit this model ({told}); use weights of the same network")
+    model.load_state_dict({**expected, **weights})
+    return metadata
+
+
+def write_weights(path: Path, weights: dict[str, Tensor], *, metadata: dict[str, str]) -> None:
+    """Write the file beside its name, then put it there: whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, partial, metadata=metadata)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
