@@ -1,0 +1,136 @@
+"""Accuracy against WNR: mean curves with bands of one standard deviation, and the decibels gained, drawn as such."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quietnn.reports.curves import Curve
+from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure
+from quietnn.reports.gains import Gain, crossing, percent
+from quietnn.reports.methods import is_oracle, style_of
+
+_VARIANT_LINES = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """What one pair of axes shows.
+
+    Attributes:
+        title: what was measured, e.g. the task.
+        curves: the curves to draw.
+        level: the accuracy at which the gain is read.
+        clean: the accuracy without noise, if known.
+        reference: the curve that the gain is measured from, if there is one.
+        best: the curve that gains most, if one crosses the level.
+        gain: the gain of `best` over `reference`.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    level: float
+    clean: float | None = None
+    reference: Curve | None = None
+    best: Curve | None = None
+    gain: Gain | None = None
+
+
+def accuracy_figure(panels: Sequence[Panel], *, style: Style = "screen") -> Figure:
+    """The accuracy curves of one or more tasks, a panel for each, two panels to a row.
+
+    Bands are plus and minus one standard deviation over noise draws.
+    """
+    columns = min(2, max(1, len(panels)))
+    rows = -(-len(panels) // columns) or 1
+    with drawing(style):
+        figure = new_figure(6.4 if columns == 1 else 9.6, 4.0 * rows)
+        for index, panel in enumerate(panels):
+            _draw_panel(figure.add_subplot(rows, columns, index + 1), panel)
+        figure.draw_without_rendering()
+    return figure
+
+
+def _draw_panel(axes: Any, panel: Panel) -> None:
+    seen: dict[str, int] = {}
+    for curve in panel.curves:
+        variant = seen.get(curve.method, 0)
+        seen[curve.method] = variant + 1
+        _draw_curve(axes, curve, variant)
+    if panel.clean is not None:
+        axes.axhline(
+            100 * panel.clean, color="#777777", linewidth=1, zorder=1, label=f"no noise, {100 * panel.clean:.1f} %"
+        )
+    axes.axhline(100 * panel.level, color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+    axes.set(xlabel="WNR (dB)", ylabel="test accuracy (%)", title=mathtext(panel.title))
+    _set_limits(axes, panel)
+    _draw_gain(axes, panel)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0) if len(panel.curves) > 9 else None, fontsize="small")
+
+
+def _draw_curve(axes: Any, curve: Curve, variant: int) -> None:
+    """One line and its band; a further run or tuning size of the same method keeps its colour and changes its dash."""
+    look = style_of(curve.method)
+    measured = np.isfinite(curve.mean)
+    wnr_db, mean = curve.wnr_db[measured], 100 * curve.mean[measured]
+    spread = 100 * np.nan_to_num(curve.std[measured])
+    line = look.line if variant == 0 else _VARIANT_LINES[(_VARIANT_LINES.index(look.line) + variant) % 4]
+    hollow = is_oracle(curve.method) or variant > 0
+    axes.plot(
+        wnr_db,
+        mean,
+        color=look.colour,
+        marker=look.marker,
+        linestyle=line,
+        markerfacecolor="white" if hollow else look.colour,
+        label=mathtext(curve.label),
+        zorder=3,
+    )
+    axes.fill_between(wnr_db, mean - spread, mean + spread, color=look.colour, alpha=0.13, linewidth=0, zorder=2)
+
+
+def _set_limits(axes: Any, panel: Panel) -> None:
+    """From the floor to the clean line; the legend takes the upper left, where low WNRs leave room."""
+    wnrs = np.concatenate([curve.wnr_db for curve in panel.curves]) if panel.curves else np.asarray([0.0])
+    margin = 0.03 * max(float(np.ptp(wnrs)), 1.0)
+    axes.set_xlim(float(wnrs.min()) - margin, float(wnrs.max()) + margin)
+    axes.set_ylim(0, 103)
+
+
+def _draw_gain(axes: Any, panel: Panel) -> None:
+    """A double arrow along the level from the best curve to the reference, with the decibels on it."""
+    if panel.best is None or panel.reference is None or panel.gain is None or panel.gain.gain_db is None:
+        axes.annotate(
+            percent(panel.level),
+            (1.0, 100 * panel.level),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            color="#666666",
+            fontsize="small",
+        )
+        return
+    right = crossing(panel.reference, panel.level).wnr_db
+    if right is None:
+        return
+    height = 100 * panel.level
+    left = right - panel.gain.gain_db
+    axes.annotate(
+        "",
+        (left, height),
+        (right, height),
+        arrowprops={"arrowstyle": "<->", "color": "#222222", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0},
+        zorder=5,
+    )
+    axes.annotate(
+        f"{panel.gain.gain_db:+.1f} dB at {percent(panel.level)}",
+        (max(left, right), height),
+        xytext=(6, -3),
+        textcoords="offset points",
+        va="top",
+        fontsize="small",
+        zorder=6,
+        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.0},
+    )

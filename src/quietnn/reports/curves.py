@@ -1,0 +1,171 @@
+"""Records to accuracy-against-WNR curves: one matrix of draws by WNRs for each method."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietnn.errors import InvalidConfig
+from quietnn.records import Record
+from quietnn.reports.methods import CLEAN, rank, style_of
+
+FloatArray = NDArray[np.float64]
+
+_UNTUNED = {"ml", "mmse", "mmse_layerwise", CLEAN}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The accuracy of one method against the WNR, every noise draw kept.
+
+    Attributes:
+        method: the name in the records.
+        label: the name a reader sees; tells apart runs and tuning sizes where they differ.
+        run: the run it was measured in.
+        draws: the noise draws, `(seed, draw)`, one for each row.
+        wnr_db: the WNRs in ascending order, shape `(num_wnrs,)`.
+        accuracies: shape `(num_draws, num_wnrs)`; NaN where a result is missing.
+    """
+
+    method: str
+    label: str
+    run: str
+    draws: tuple[tuple[int, int], ...]
+    wnr_db: FloatArray
+    accuracies: FloatArray
+
+    @property
+    def num_draws(self) -> int:
+        """How many noise draws there are, whole or in part."""
+        return len(self.draws)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The mean over the draws at each WNR."""
+        counts = self.counts
+        return np.where(counts > 0, np.nansum(self.accuracies, axis=0) / np.maximum(counts, 1), np.nan)
+
+    @property
+    def std(self) -> FloatArray:
+        """The standard deviation over the draws at each WNR (ddof = 1); NaN below two draws."""
+        squares = np.nansum((self.accuracies - self.mean) ** 2, axis=0)
+        return np.where(self.counts > 1, np.sqrt(squares / np.maximum(self.counts - 1, 1)), np.nan)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many draws were measured at each WNR."""
+        return np.isfinite(self.accuracies).sum(axis=0)
+
+
+def make_curve(
+    method: str, wnr_db: Sequence[float], accuracies: Sequence[Sequence[float]], *, label: str = "", run: str = ""
+) -> Curve:
+    """A curve from plain numbers, draw by draw.
+
+    >>> make_curve("ml", [0.0, 6.0], [[0.2, 0.8], [0.4, 0.6]]).mean.tolist()
+    [0.30000000000000004, 0.7]
+    """
+    order = np.argsort(np.asarray(wnr_db, dtype=float))
+    matrix = np.asarray(accuracies, dtype=float)
+    return Curve(
+        method=method,
+        label=label or style_of(method).label,
+        run=run,
+        draws=tuple((0, draw) for draw in range(len(matrix))),
+        wnr_db=np.asarray(wnr_db, dtype=float)[order],
+        accuracies=matrix[:, order],
+    )
+
+
+def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
+    """The curves in the records of one task: one for each method, run and tuning size.
+
+    Clean and noiseless results have no finite WNR and are left out (see `clean_accuracy`).
+
+    Raises:
+        InvalidConfig: for a record without what a curve needs, or two results for the same cell that differ.
+    """
+    cells: dict[tuple[str, str, int], dict[tuple[float, tuple[int, int]], float]] = defaultdict(dict)
+    for number, record in enumerate(records, start=1):
+        check_record(record, number)
+        if record["method"] == CLEAN or math.isinf(record["wnr_db"]):
+            continue
+        key = (record["method"], str(record.get("run", "")), _tuning_size(record))
+        place = (float(record["wnr_db"]), (int(record.get("seed") or 0), int(record["draw"])))
+        _put(cells[key], place, float(record["accuracy"]), record)
+    labels = _labels(list(cells))
+    ordered = sorted(cells, key=lambda key: (rank(key[0]), key[1], key[2]))
+    return tuple(_assemble(key, labels[key], cells[key]) for key in ordered)
+
+
+def clean_accuracy(records: Iterable[Record]) -> tuple[float, int] | None:
+    """The accuracy without noise and the number of test examples behind it, if a record holds it."""
+    for record in records:
+        if record.get("method") == CLEAN:
+            return float(record["accuracy"]), int(record.get("num_test_examples") or 0)
+    return None
+
+
+def check_record(record: Mapping[str, Any], number: int) -> None:
+    """Refuse a record that no curve can hold, and name the field.
+
+    Raises:
+        InvalidConfig: with the record's number, the field and its value.
+    """
+    name = record.get("method")
+    if not isinstance(name, str):
+        raise InvalidConfig(f"record {number} has method {name!r}; a result names its method in a string")
+    for field in ("wnr_db", "accuracy") if name == CLEAN else ("wnr_db", "accuracy", "draw"):
+        value = record.get(field)
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            raise InvalidConfig(f"record {number} ({name}) has {field} {value!r}; it must be a number")
+    if not 0 <= record["accuracy"] <= 1:
+        raise InvalidConfig(f"record {number} ({name}) has accuracy {record['accuracy']}; it lies between 0 and 1")
+
+
+def _put(
+    cell: dict[tuple[float, tuple[int, int]], float],
+    place: tuple[float, tuple[int, int]],
+    accuracy: float,
+    record: Record,
+) -> None:
+    if cell.setdefault(place, accuracy) != accuracy:
+        raise InvalidConfig(
+            f"two results for {record['method']} at {place[0]:g} dB, seed {place[1][0]}, draw {place[1][1]} differ "
+            f"({cell[place]:g} and {accuracy:g}): the records mix two configurations; give each its own run folder"
+        )
+
+
+def _tuning_size(record: Record) -> int:
+    """The number of tuning examples, zero for what needs none, so that kappa never splits an ML curve."""
+    return 0 if record["method"] in _UNTUNED else int(record.get("num_tuning_examples") or 0)
+
+
+def _labels(keys: list[tuple[str, str, int]]) -> dict[tuple[str, str, int], str]:
+    """The method's name, with kappa where it varies and the run where that still leaves a choice."""
+    labels = {}
+    for method, run, size in keys:
+        rivals = [key for key in keys if key[0] == method]
+        details = []
+        if len({key[2] for key in rivals}) > 1:
+            details.append(f"κ = {size}")
+        if sum(key[2] == size for key in rivals) > 1:
+            details.append(run)
+        suffix = f" ({', '.join(details)})" if details else ""
+        labels[method, run, size] = style_of(method).label + suffix
+    return labels
+
+
+def _assemble(key: tuple[str, str, int], label: str, cell: dict[tuple[float, tuple[int, int]], float]) -> Curve:
+    wnrs = sorted({wnr for wnr, _ in cell})
+    draws = sorted({draw for _, draw in cell})
+    columns = {wnr: column for column, wnr in enumerate(wnrs)}
+    rows = {draw: row for row, draw in enumerate(draws)}
+    accuracies = np.full((len(draws), len(wnrs)), np.nan)
+    for (wnr, draw), accuracy in cell.items():
+        accuracies[rows[draw], columns[wnr]] = accuracy
+    return Curve(key[0], label, key[1], tuple(draws), np.asarray(wnrs), accuracies)

@@ -1,0 +1,146 @@
+"""What every figure shares: its style, its size, and how it becomes a file (PNG and SVG, byte for byte the same)."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from quietnn.errors import InvalidConfig
+
+Figure = Any
+"""A `matplotlib.figure.Figure`; matplotlib itself is imported only when one is drawn."""
+
+Style = Literal["screen", "paper"]
+
+_COMMON: dict[str, Any] = {
+    "svg.hashsalt": "quietnn",
+    "svg.fonttype": "path",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.0,
+    "legend.handlelength": 2.6,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 200,
+}
+_STYLES: dict[str, dict[str, Any]] = {
+    "screen": {
+        "font.family": "DejaVu Sans",
+        "font.size": 9.0,
+        "axes.titlesize": 10.0,
+        "axes.edgecolor": "#444444",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": "#e4e4e4",
+        "legend.frameon": False,
+    },
+    "paper": {
+        "font.family": "STIXGeneral",
+        "mathtext.fontset": "stix",
+        "font.size": 10.0,
+        "axes.titlesize": 10.0,
+        "grid.color": "#c8c8c8",
+        "grid.linestyle": ":",
+        "legend.framealpha": 1.0,
+        "legend.edgecolor": "#000000",
+        "legend.fancybox": False,
+        "xtick.direction": "in",
+        "ytick.direction": "in",
+        "xtick.top": True,
+        "ytick.right": True,
+    },
+}
+
+
+@contextmanager
+def drawing(style: Style = "screen") -> Iterator[None]:
+    """Draw inside this block in one of the styles; matplotlib's own settings are as before afterwards.
+
+    Raises:
+        InvalidConfig: for a style that does not exist.
+    """
+    import matplotlib
+
+    if style not in _STYLES:
+        raise InvalidConfig(f"figure style {style!r} does not exist; choose one of {', '.join(get_args(Style))}")
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_COMMON | _STYLES[style])
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of a size in inches, tied to no window and to no pyplot state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+    figure = MatplotlibFigure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as SVG text: no date, no random identifiers, letters as outlines so that no font is needed."""
+    return _render(figure, "svg").decode()
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as a PNG file's bytes."""
+    return _render(figure, "png")
+
+
+def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
+    """Write `stem.png` and `stem.svg`, each whole or not at all; returns both paths."""
+    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    write_whole(png, to_png(figure))
+    write_whole(svg, to_svg(figure).encode())
+    return png, svg
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside its place, make sure it is on the disk, then move it there in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def mathtext(label: str) -> str:
+    r"""A label for a figure: `MMSE_pb` gets its subscript, and text from a record is never read as mathematics.
+
+    >>> mathtext("MMSE_pb layerwise")
+    'MMSE$_{pb}$ layerwise'
+    >>> mathtext("a $5 run")
+    'a \\$5 run'
+    """
+    safe = label.replace("$", r"\$")
+    for plain, subscript in (("MMSE_pb", "MMSE$_{pb}$"), ("MMSE_p ", "MMSE$_{p}$ "), ("λ′", r"$\lambda'$")):
+        safe = safe.replace(plain, subscript)
+    return safe[: -len("MMSE_p")] + "MMSE$_{p}$" if safe.endswith("MMSE_p") else safe
+
+
+def _render(figure: Figure, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    with _fixed_salt():
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _fixed_salt() -> Iterator[None]:
+    """The settings that matter when a figure is written, whichever style it was drawn in."""
+    import matplotlib
+
+    with matplotlib.rc_context({key: _COMMON[key] for key in ("svg.hashsalt", "svg.fonttype", "savefig.dpi")}):
+        yield

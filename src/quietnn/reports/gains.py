@@ -1,0 +1,215 @@
+"""The WNR that holds an accuracy, and the decibels one curve gains over another, with a bootstrap interval."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietnn.errors import InvalidConfig
+from quietnn.reports.curves import Curve, FloatArray
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where a mean curve falls below a level: a WNR, or the plain reason why there is none."""
+
+    wnr_db: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How many decibels less WNR a method needs than the reference to hold an accuracy.
+
+    Attributes:
+        level: the accuracy that both must hold.
+        gain_db: reference minus method, from the mean curves; None if one of them does not cross.
+        low: lower end of the confidence interval; None without one, infinite if it is open.
+        high: upper end, likewise.
+        num_draws: the noise draws that both curves have.
+        note: what a reader must know: a curve that never crosses, missing cells, too few draws.
+    """
+
+    level: float
+    gain_db: float | None
+    low: float | None
+    high: float | None
+    num_draws: int
+    note: str
+
+
+def crossing(curve: Curve, level: float) -> Crossing:
+    """The WNR needed to hold an accuracy: down from the highest WNR, the first fall below it, interpolated linearly.
+
+    >>> from quietnn.reports.curves import make_curve
+    >>> crossing(make_curve("ml", [0, 2, 4], [[0.2, 0.5, 0.9]]), 0.7).wnr_db
+    3.0
+    >>> crossing(make_curve("ml", [0, 2, 4], [[0.2, 0.5, 0.9]]), 0.95).reason
+    'never reaches 95 %'
+    """
+    _check_level(level)
+    measured = np.isfinite(curve.mean)
+    wnr_db, mean = curve.wnr_db[measured], curve.mean[measured]
+    if not len(wnr_db):
+        return Crossing(None, "has no results")
+    found = float(_crossings(wnr_db, mean[None, :], level)[0])
+    if np.isfinite(found):
+        return Crossing(found)
+    if found < 0:
+        return Crossing(None, f"stays above {percent(level)} down to {wnr_db[0]:g} dB")
+    if mean.max() < level:
+        return Crossing(None, f"never reaches {percent(level)}")
+    return Crossing(None, f"is below {percent(level)} at {wnr_db[-1]:g} dB, the highest WNR measured")
+
+
+def gain_db(
+    curve: Curve,
+    reference: Curve,
+    level: float,
+    *,
+    num_resamples: int = 2000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Gain:
+    """The horizontal distance between two mean curves at an accuracy, reference minus method.
+
+    The interval is a percentile bootstrap over noise draws, paired: each resample takes the same draws for both
+    curves. A resample in which only one curve crosses counts as an infinite gain or loss; one in which neither does
+    says nothing and is left out. Both numbers are in the note. Cells that one of the curves lacks are left out of both.
+
+    >>> from quietnn.reports.curves import make_curve
+    >>> ml = make_curve("ml", [0, 10], [[0.0, 1.0]])
+    >>> better = make_curve("mmse_pb", [0, 10], [[0.2, 1.0]])
+    >>> gain = gain_db(better, ml, 0.6)
+    >>> round(gain.gain_db, 6), gain.note
+    (1.0, 'one draw, so no interval')
+    """
+    _check_level(level)
+    if not 0 < confidence < 1 or num_resamples < 1:
+        raise InvalidConfig(
+            f"confidence {confidence} and num_resamples {num_resamples}: the first lies between 0 and 1, "
+            "the second is 1 or more"
+        )
+    ours, theirs, notes = _align(curve, reference)
+    ours_at, theirs_at = crossing(ours, level), crossing(theirs, level)
+    if ours_at.wnr_db is None or theirs_at.wnr_db is None:
+        notes = [*_why_no_gain(ours, ours_at, theirs, theirs_at), *notes]
+        return Gain(level, None, None, None, ours.num_draws, "; ".join(notes))
+    gain = theirs_at.wnr_db - ours_at.wnr_db
+    if ours.num_draws < 2:
+        note = "; ".join(["one draw, so no interval", *notes])
+        return Gain(level, gain, None, None, ours.num_draws, note)
+    resampled = _resampled_gains(ours, theirs, level, num_resamples=num_resamples, seed=seed)
+    low, high = _interval(resampled, confidence)
+    open_ended = int((~np.isfinite(resampled)).sum())
+    if open_ended:
+        notes.insert(0, f"in {open_ended} of {num_resamples} resamples a curve does not cross")
+    return Gain(level, gain, low, high, ours.num_draws, "; ".join(notes))
+
+
+def percent(level: float) -> str:
+    """An accuracy as a reader writes it.
+
+    >>> percent(0.6), percent(0.625)
+    ('60 %', '62.5 %')
+    """
+    return f"{100 * level:.4g} %"
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InvalidConfig(f"level {level} is not an accuracy between 0 and 1; 60 % is 0.6")
+
+
+def _align(curve: Curve, reference: Curve) -> tuple[Curve, Curve, list[str]]:
+    """Both curves on the WNRs, draws and cells that both have, and what that leaves out."""
+    wnr_db = np.intersect1d(curve.wnr_db, reference.wnr_db)
+    draws = tuple(sorted(set(curve.draws) & set(reference.draws)))
+    ours, theirs = _pick(curve, wnr_db, draws), _pick(reference, wnr_db, draws)
+    missing = np.isnan(ours) | np.isnan(theirs)
+    ours[missing] = theirs[missing] = np.nan
+    notes = []
+    left_out = np.setxor1d(curve.wnr_db, reference.wnr_db)
+    if len(left_out):
+        notes.append("not measured for both at " + ", ".join(f"{wnr:g}" for wnr in left_out) + " dB")
+    if len(draws) < max(curve.num_draws, reference.num_draws):
+        notes.append(f"{len(draws)} draws in common of {curve.num_draws} and {reference.num_draws}")
+    if missing.any():
+        notes.append(f"{int(missing.sum())} of {missing.size} cells missing")
+    aligned = [
+        Curve(one.method, one.label, one.run, draws, wnr_db, matrix)
+        for one, matrix in ((curve, ours), (reference, theirs))
+    ]
+    return aligned[0], aligned[1], notes
+
+
+def _pick(curve: Curve, wnr_db: FloatArray, draws: tuple[tuple[int, int], ...]) -> FloatArray:
+    place = {draw: row for row, draw in enumerate(curve.draws)}
+    rows = np.asarray([place[draw] for draw in draws], dtype=np.intp)
+    columns = np.searchsorted(curve.wnr_db, wnr_db)
+    return curve.accuracies[np.ix_(rows, columns)].copy()
+
+
+def _why_no_gain(ours: Curve, ours_at: Crossing, theirs: Curve, theirs_at: Crossing) -> list[str]:
+    """The plain statement, and the bound that is left where one curve does cross."""
+    if not len(ours.wnr_db) or not ours.num_draws:
+        return ["nothing measured for both"]
+    notes = [f"{one.label} {at.reason}" for one, at in ((ours, ours_at), (theirs, theirs_at)) if at.wnr_db is None]
+    measured = ours.wnr_db[np.isfinite(ours.mean)]
+    if theirs_at.wnr_db is not None and ours_at.reason.startswith("stays"):
+        notes.append(f"gain above {theirs_at.wnr_db - measured[0]:.2f} dB")
+    if ours_at.wnr_db is not None and theirs_at.reason.startswith(("never", "is below")):
+        notes.append(f"gain above {measured[-1] - ours_at.wnr_db:.2f} dB")
+    return notes
+
+
+def _resampled_gains(ours: Curve, theirs: Curve, level: float, *, num_resamples: int, seed: int) -> FloatArray:
+    """Gains of resampled draws; infinite where one curve does not cross, NaN where that leaves the sign open."""
+    num_draws = ours.num_draws
+    generator = np.random.default_rng(seed)
+    counts = generator.multinomial(num_draws, np.full(num_draws, 1 / num_draws), size=num_resamples).astype(float)
+    theirs_at = _crossings(theirs.wnr_db, _resampled_means(counts, theirs.accuracies), level)
+    ours_at = _crossings(ours.wnr_db, _resampled_means(counts, ours.accuracies), level)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(theirs_at - ours_at)
+
+
+def _resampled_means(counts: FloatArray, accuracies: FloatArray) -> FloatArray:
+    """Column means under draw counts, shape `(num_resamples, num_wnrs)`; NaN where a resample has no cell."""
+    present = np.isfinite(accuracies)
+    totals = counts @ np.where(present, accuracies, 0.0)
+    weights = counts @ present.astype(float)
+    return np.where(weights > 0, totals / np.maximum(weights, 1.0), np.nan)
+
+
+def _crossings(wnr_db: FloatArray, means: FloatArray, level: float) -> FloatArray:
+    """The crossing of each row; +inf where the level is never held, -inf where it never falls below.
+
+    A column that a row lacks is skipped: the line goes straight from one neighbour to the other.
+    """
+    gaps = np.isnan(means).any(axis=1)
+    if gaps.any():
+        found = np.full(len(means), np.nan)
+        found[~gaps] = _crossings(wnr_db, means[~gaps], level)
+        for row in np.flatnonzero(gaps):
+            have = np.isfinite(means[row])
+            found[row] = _crossings(wnr_db[have], means[row, have][None, :], level)[0] if have.any() else np.nan
+        return found
+    last = means.shape[1] - 1
+    below = means < level
+    fall = last - np.argmax(below[:, ::-1], axis=1)
+    rows, upper = np.arange(len(means)), np.minimum(fall + 1, last)
+    left, right = means[rows, fall], means[rows, upper]
+    rise = np.where(right > left, right - left, 1.0)
+    found = wnr_db[fall] + (level - left) / rise * (wnr_db[upper] - wnr_db[fall])
+    found = np.where(below[:, last], np.inf, found)
+    return np.where(below.any(axis=1), found, -np.inf)
+
+
+def _interval(gains: FloatArray, confidence: float) -> tuple[float | None, float | None]:
+    """Percentiles by order statistics, so that an infinite gain makes an open interval and not a NaN."""
+    known = gains[~np.isnan(gains)]
+    if not len(known):
+        return None, None
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(known, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)

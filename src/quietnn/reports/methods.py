@@ -1,0 +1,65 @@
+"""How each method is named and drawn, in one table: colours safe for colour-blind readers, markers for grey print."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """The name a reader sees and the look of the line, the same in every figure."""
+
+    label: str
+    colour: str
+    marker: str
+    line: str
+
+
+METHODS: dict[str, MethodStyle] = {
+    "ml": MethodStyle("ML", "#000000", "s", "--"),
+    "mmse": MethodStyle("MMSE", "#E69F00", "v", "-."),
+    "mmse_layerwise": MethodStyle("MMSE layerwise", "#A06A00", "<", ":"),
+    "mmse_p": MethodStyle("MMSE_p", "#56B4E9", "^", "-."),
+    "mmse_p_layerwise": MethodStyle("MMSE_p layerwise", "#2F7FB0", ">", ":"),
+    "mmse_pb": MethodStyle("MMSE_pb", "#0072B2", "o", "-"),
+    "mmse_pb_layerwise": MethodStyle("MMSE_pb layerwise", "#D55E00", "D", "-"),
+    "mmse_pb_reused": MethodStyle("MMSE_pb reused", "#CC79A7", "P", "--"),
+    "mmse_pb_oracle": MethodStyle("MMSE_pb oracle", "#009E73", "*", ":"),
+    "calibration": MethodStyle("Calibration", "#882255", "X", "-"),
+    "posterior": MethodStyle("Posterior mean", "#44AA99", "h", "-"),
+    "auto": MethodStyle("Auto", "#332288", "p", "-"),
+}
+"""Every known method, in the order of tables and legends."""
+
+REFERENCE = "ml"
+"""The method that gains are measured against: the weights used as they arrived."""
+
+CLEAN = "clean"
+"""The method name of a record that holds the accuracy without noise."""
+
+_SPARE = ("#117733", "#AA4499", "#999933", "#6699CC", "#661100", "#888888")
+_SPARE_MARKERS = ("d", "8", "H", "1", "2", "3")
+
+
+def style_of(method: str) -> MethodStyle:
+    """The style of a method; one that the table lacks goes by its own name, always with the same look.
+
+    >>> style_of("mmse_pb").label, style_of("brand_new").label
+    ('MMSE_pb', 'brand_new')
+    """
+    if method in METHODS:
+        return METHODS[method]
+    index = sum(method.encode()) % len(_SPARE)
+    return MethodStyle(method, _SPARE[index], _SPARE_MARKERS[index], "-")
+
+
+def is_oracle(method: str) -> bool:
+    """Whether a method was tuned on test data, so that it bounds the others and never wins.
+
+    >>> is_oracle("mmse_pb_oracle"), is_oracle("mmse_pb")
+    (True, False)
+    """
+    return "oracle" in method.lower()
+
+
+def rank(method: str) -> int:
+    """Where a method stands in tables and legends; unknown ones come last."""
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)
