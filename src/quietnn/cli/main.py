@@ -4,8 +4,10 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from quietnn.cli.evaluate import evaluate
+from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
 from quietnn.cli.train import train
 from quietnn.errors import QuietnnError
@@ -17,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (evaluate, theory, train):
+for verb in (evaluate, sweep, theory, train):
     app.command()(verb)
 
 
@@ -26,7 +28,7 @@ def main() -> None:
     try:
         app()
     except QuietnnError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print("[bold red]error:[/]", escape(str(error)), highlight=False, soft_wrap=True)
         sys.exit(2)
 
 

@@ -1,0 +1,1 @@
+"""Experiments: a frozen configuration whose `run()` yields flat records."""

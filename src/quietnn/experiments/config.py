@@ -1,0 +1,99 @@
+"""Configurations: a frozen dataclass from a TOML file, with a clear word about every key that does not fit."""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quietnn.errors import InvalidConfig, MissingData
+
+Config = TypeVar("Config")
+
+
+def load_config(kind: type[Config], path: Path, *, preset: str | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration from a TOML file.
+
+    Top-level keys are the configuration; a table `[presets.NAME]` replaces some of them when that preset is
+    chosen, and each override `key=value` (the value in TOML) replaces one more.
+
+    Raises:
+        MissingData: if there is no such file.
+        InvalidConfig: if it is not TOML, or a key or value does not fit; a likely spelling is suggested.
+    """
+    if not path.is_file():
+        raise MissingData(f"there is no configuration {path}; the ready-made ones are in configs/")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path} is not valid TOML: {error}") from error
+    presets = values.pop("presets", {})
+    if preset is not None:
+        if preset not in presets:
+            raise InvalidConfig(f"{path} has no preset {preset!r}{_suggest(preset, presets)}")
+        values |= presets[preset]
+    for override in overrides:
+        key, _, text = override.partition("=")
+        try:
+            values |= tomllib.loads(f"{key} = {text}")
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidConfig(f"--set {override!r} is not KEY=VALUE with a TOML value: {error}") from error
+    return from_mapping(kind, values, source=str(path))
+
+
+def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) -> Config:
+    """Build a configuration from plain values, checking names and types."""
+    assert dataclasses.is_dataclass(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind)
+    for key in values:
+        if key not in fields:
+            raise InvalidConfig(f"{source}: unknown key {key!r}{_suggest(key, fields)}")
+    required = [
+        name
+        for name, field in fields.items()
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    for name in required:
+        if name not in values:
+            raise InvalidConfig(f"{source}: the key {name!r} is missing; add it")
+    return kind(**{key: _convert(value, hints[key], f"{source}: {key}") for key, value in values.items()})
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The configuration as plain JSON-able values."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
+    }
+
+
+def check_choice(value: str, choices: Sequence[str], name: str) -> None:
+    """Refuse a value that is not one of the choices, with the nearest of them."""
+    if value not in choices:
+        raise InvalidConfig(f"{name} is {value!r}{_suggest(value, choices)}")
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """The value in the type of the field; int is taken for float, a list for a tuple."""
+    if isinstance(hint, types.UnionType):
+        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise InvalidConfig(f"{where} is {value!r}; give a list in square brackets")
+        return tuple(_convert(item, typing.get_args(hint)[0], where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise InvalidConfig(f"{where} is {value!r}; give a {hint.__name__}")
+    return value
+
+
+def _suggest(word: str, choices: typing.Iterable[str]) -> str:
+    names = list(choices)
+    near = difflib.get_close_matches(word, names, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; choose one of {', '.join(names)}" if names else ""

@@ -1,0 +1,216 @@
+"""The methods a sweep compares: each turns what a receiver holds into a network."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import nn
+
+from quietnn.denoisers.affine import Temperatures
+from quietnn.denoisers.denoise import denoise
+from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.targets import noisy_weights
+from quietnn.tasks.base import Examples
+from quietnn.theory.family import Form
+from quietnn.tuning.coarse_to_fine import coarse_to_fine
+from quietnn.tuning.grid import AUTHORS_GRIDS, search_grid
+from quietnn.tuning.layerwise import search_layerwise, start_from
+from quietnn.tuning.result import TuningResult
+from quietnn.tuning.score import Score
+from quietnn.tuning.steps import Scale
+from quietnn.tuning.tune import Judge
+from quietnn.weights import WeightStatistics
+
+SEARCHES = ("coarse-to-fine", *AUTHORS_GRIDS)
+"""How the whole-model temperatures are searched: 25 points fitted to the noise, or one of the authors' grids."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How temperatures are searched: over the whole model, then layer by layer.
+
+    Attributes:
+        whole: one of `SEARCHES`.
+        criterion: what ranks whole-model points, `"accuracy"` (ties broken by loss) or `"loss"`.
+        layerwise_criterion: the same for the steps of the coordinate search.
+        layerwise_sweeps: how often the coordinate search visits every layer.
+        form: how the prior mean enters the family (see `Form`).
+    """
+
+    whole: str = "coarse-to-fine"
+    criterion: str = "accuracy"
+    layerwise_criterion: str = "loss"
+    layerwise_sweeps: int = 1
+    form: str = Form.CENTRED
+
+
+DEFAULT_SEARCH = Search()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The network a method made, and how.
+
+    Attributes:
+        model: the denoised network.
+        num_passes: forward passes over the tuning examples that finding it cost.
+        search: the search that chose the temperatures, if there was one.
+    """
+
+    model: nn.Module
+    num_passes: int = 0
+    search: TuningResult[Temperatures] | TuningResult[GroupTemperatures] | None = None
+
+
+class Receiver:
+    """One noisy network as its receiver sees it, with searches that several methods share done once.
+
+    Args:
+        model: the network as received.
+        noise_variance: the noise variance the receiver believes in.
+        tuning: labelled examples to tune on.
+        evaluate: scores a network on examples.
+        search: how temperatures are found.
+        statistics: clean statistics of the whole model, where the sender tells them.
+        oracle: the test examples, for methods that are labelled oracle and for nothing else.
+        reference: the same draw at another noise power, for methods that reuse its temperatures.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        noise_variance: float,
+        tuning: Examples,
+        evaluate: Callable[[nn.Module, Examples], Score],
+        *,
+        search: Search = DEFAULT_SEARCH,
+        statistics: WeightStatistics | None = None,
+        oracle: Examples | None = None,
+        reference: "Callable[[], Receiver] | None" = None,
+    ) -> None:
+        self.model = model
+        self.noise_variance = noise_variance
+        self.tuning = tuning
+        self.evaluate = evaluate
+        self.search = search
+        self.oracle = oracle
+        self._reference = reference
+        received = noisy_weights(model)
+        known = None if statistics is None else {"whole": statistics}
+        self.whole = Reception.of(received, noise_variance, statistics=known, form=search.form)
+        self.layers = Reception.of(received, noise_variance, groups="layerwise", form=search.form)
+        self.scale = Scale(self.whole.statistics["whole"], noise_variance)
+        self._judge = Judge(model, lambda network: evaluate(network, tuning))
+
+    @cached_property
+    def reference(self) -> "Receiver":
+        """The receiver whose temperatures are reused."""
+        if self._reference is None:
+            raise InvalidConfig("reused temperatures need the WNR they were tuned at; set reuse_wnr_db")
+        return self._reference()
+
+    @cached_property
+    def whole_search(self) -> TuningResult[Temperatures]:
+        """The search for MMSE_pb over the whole model."""
+        return self._search_whole(with_beta=True)
+
+    @cached_property
+    def whole_search_without_beta(self) -> TuningResult[Temperatures]:
+        """The search for MMSE_p over the whole model: the slice `beta = 0`."""
+        return self._search_whole(with_beta=False)
+
+    @cached_property
+    def layerwise_search(self) -> TuningResult[GroupTemperatures]:
+        """The coordinate search from the whole-model optimum."""
+        start = start_from(self.whole_search.temperatures, self.scale, self.layers)
+        return search_layerwise(
+            self._judge.for_reception(self.layers),
+            self.layers,
+            start,
+            num_sweeps=self.search.layerwise_sweeps,
+            criterion=self.search.layerwise_criterion,
+        )
+
+    def as_oracle(self) -> "Receiver":
+        """The same receiver with the test examples in place of the tuning examples."""
+        if self.oracle is None:
+            raise InvalidConfig("there are no test examples to be an oracle with")
+        statistics = self.whole.statistics["whole"]
+        return Receiver(
+            self.model, self.noise_variance, self.oracle, self.evaluate, search=self.search, statistics=statistics
+        )
+
+    def _search_whole(self, *, with_beta: bool) -> TuningResult[Temperatures]:
+        score = self._judge.for_reception(self.whole)
+        if self.search.whole == "coarse-to-fine":
+            return coarse_to_fine(score, self.scale, with_beta=with_beta, criterion=self.search.criterion)
+        grid = [point for point in AUTHORS_GRIDS[self.search.whole] if with_beta or point.beta == 0]
+        return search_grid(score, grid, criterion=self.search.criterion)
+
+
+def _ml(receiver: Receiver) -> Outcome:
+    return Outcome(receiver.model)
+
+
+def _mmse(receiver: Receiver) -> Outcome:
+    return Outcome(_with(receiver, receiver.whole, Temperatures(0.0)))
+
+
+def _mmse_layerwise(receiver: Receiver) -> Outcome:
+    return Outcome(_with(receiver, receiver.layers, Temperatures(0.0)))
+
+
+def _mmse_p(receiver: Receiver) -> Outcome:
+    return _whole(receiver, receiver.whole_search_without_beta)
+
+
+def _mmse_pb(receiver: Receiver) -> Outcome:
+    return _whole(receiver, receiver.whole_search)
+
+
+def _mmse_pb_layerwise(receiver: Receiver) -> Outcome:
+    search = receiver.layerwise_search
+    num_passes = len(receiver.whole_search.trials) + len(search.trials)
+    return Outcome(_with(receiver, receiver.layers, search.temperatures), num_passes, search)
+
+
+def _mmse_pb_oracle(receiver: Receiver) -> Outcome:
+    return _mmse_pb(receiver.as_oracle())
+
+
+def _mmse_pb_reused(receiver: Receiver) -> Outcome:
+    """Temperatures tuned at another WNR; where the pole has moved in front of them, the weights as they came."""
+    search = receiver.reference.whole_search
+    try:
+        return Outcome(_with(receiver, receiver.whole, search.temperatures), 0, search)
+    except InfeasibleTemperatures:
+        return Outcome(receiver.model)
+
+
+def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
+    return Outcome(_with(receiver, receiver.whole, search.temperatures), len(search.trials), search)
+
+
+def _with(receiver: Receiver, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> nn.Module:
+    return denoise(
+        receiver.model,
+        noise_variance=receiver.noise_variance,
+        groups=reception.groups,
+        statistics=reception.statistics,
+        temperatures=temperatures,
+        form=reception.form,
+    )
+
+
+METHODS: dict[str, Callable[[Receiver], Outcome]] = {
+    "ml": _ml,
+    "mmse": _mmse,
+    "mmse_layerwise": _mmse_layerwise,
+    "mmse_p": _mmse_p,
+    "mmse_pb": _mmse_pb,
+    "mmse_pb_layerwise": _mmse_pb_layerwise,
+    "mmse_pb_oracle": _mmse_pb_oracle,
+    "mmse_pb_reused": _mmse_pb_reused,
+}
+"""Every method a configuration can name. Those called oracle see the test examples."""

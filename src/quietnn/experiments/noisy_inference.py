@@ -1,0 +1,234 @@
+"""Noisy inference (Section V-B): train clean, add noise at a WNR, denoise, test."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import quietnn
+from quietnn import records
+from quietnn.channels.awgn import AWGN, Power
+from quietnn.channels.transmit import transmit
+from quietnn.errors import InvalidConfig
+from quietnn.experiments.config import check_choice, to_mapping
+from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
+from quietnn.records import Record
+from quietnn.targets import noisy_weights
+from quietnn.tasks.registry import load_task
+from quietnn.theory.family import Form
+from quietnn.tuning.result import Criterion
+from quietnn.units import db_to_ratio, ratio_to_db
+from quietnn.weights import WeightStatistics
+
+CLEAN = "clean"
+"""The name under which the network without noise is recorded, at +inf dB."""
+
+
+@dataclass(frozen=True)
+class NoisyInference:
+    """One accuracy-against-WNR figure.
+
+    Draw `d` uses the noise seed `seed + d` at every WNR, so curves are paired across methods and WNRs, and the
+    tuning examples of the same seed.
+
+    Attributes:
+        name: what the run is called.
+        task: a name of `quietnn.tasks.registry`.
+        wnr_db: the WNRs, in decibels.
+        methods: names from `METHODS`.
+        num_draws: noise draws at every WNR.
+        seed: of the first draw.
+        num_tuning_examples: `kappa`.
+        num_test_examples: size of the fixed test subset; left out, all of them.
+        search: `"coarse-to-fine"` (25 points) or one of the authors' grids.
+        criterion: `"accuracy"` with ties broken by loss, `"accuracy-only"`, or `"loss"`.
+        layerwise_criterion: the same for the layerwise search.
+        layerwise_sweeps: how often the layerwise search visits every layer.
+        power: whether the WNR is against the weights' `"variance"` or `"second-moment"`.
+        form: how the prior mean enters the denoisers.
+        statistics: whole-model statistics from the `"received"` weights, or told by the sender (`"clean"`).
+        noise_misjudged_db: the receiver believes in a noise power this much above the true one.
+        reuse_wnr_db: where `mmse_pb_reused` tunes its temperatures.
+        weights: a weights file, where the task's usual one is not meant.
+    """
+
+    name: str
+    task: str
+    wnr_db: tuple[float, ...]
+    methods: tuple[str, ...]
+    num_draws: int = 5
+    seed: int = 0
+    num_tuning_examples: int = 100
+    num_test_examples: int | None = None
+    search: str = "coarse-to-fine"
+    criterion: str = Criterion.ACCURACY
+    layerwise_criterion: str = Criterion.LOSS
+    layerwise_sweeps: int = 1
+    power: str = Power.VARIANCE
+    form: str = Form.CENTRED
+    statistics: str = "received"
+    noise_misjudged_db: float = 0.0
+    reuse_wnr_db: float | None = None
+    weights: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a configuration that could not run to its end."""
+        for method in self.methods:
+            check_choice(method, list(METHODS), "method")
+        check_choice(self.search, SEARCHES, "search")
+        for name in ("criterion", "layerwise_criterion"):
+            check_choice(getattr(self, name), list(Criterion), name)
+        check_choice(self.power, list(Power), "power")
+        check_choice(self.form, list(Form), "form")
+        check_choice(self.statistics, ("received", "clean"), "statistics")
+        for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
+            if getattr(self, name) < 1:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if not self.wnr_db or not self.methods:
+            raise InvalidConfig("wnr_db and methods must each list at least one entry")
+        if "mmse_pb_reused" in self.methods and self.reuse_wnr_db is None:
+            raise InvalidConfig("mmse_pb_reused needs the WNR to tune at; set reuse_wnr_db")
+        for wnr_db in self.wnr_db:
+            db_to_ratio(wnr_db)
+
+    @property
+    def digest(self) -> str:
+        """Names what decides a record's value; adding WNRs, draws or methods to a run does not change it."""
+        config = to_mapping(self)
+        return records.digest({k: v for k, v in config.items() if k not in ("name", "wnr_db", "methods", "num_draws")})
+
+    def units(self) -> list["Unit"]:
+        """The pieces of work, which may run in any order and place; the clean network first."""
+        noisy = [
+            Unit(wnr_db, draw, self.methods) for draw in range(self.num_draws) for wnr_db in dict.fromkeys(self.wnr_db)
+        ]
+        return [Unit(math.inf, 0, (CLEAN,)), *noisy]
+
+    def worker(self, data_dir: Path | None = None) -> "Worker":
+        """Something that runs units, with model and data loaded once."""
+        return Worker(self, data_dir)
+
+    def run(self, data_dir: Path | None = None) -> Iterator[Record]:
+        """All records, one after another, in this process."""
+        worker = self.worker(data_dir)
+        for unit in self.units():
+            yield from worker.run(unit)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One noisy network, and the methods to try on it."""
+
+    wnr_db: float
+    draw: int
+    methods: tuple[str, ...]
+
+    def keys(self) -> list[tuple[Any, ...]]:
+        """What tells the unit's records from all others of the run."""
+        return [(self.wnr_db, self.draw, method) for method in self.methods]
+
+    def without(self, done: set[tuple[Any, ...]]) -> "Unit":
+        """The part of the unit that is not done yet."""
+        return Unit(self.wnr_db, self.draw, tuple(key[2] for key in self.keys() if key not in done))
+
+
+def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The key of a unit's record."""
+    return record["wnr_db"], record["draw"], record["method"]
+
+
+class Worker:
+    """Runs units of one experiment; loads the task once."""
+
+    def __init__(self, config: NoisyInference, data_dir: Path | None = None) -> None:
+        self._config = config
+        weights = Path(config.weights) if config.weights else None
+        self._task = load_task(config.task, data_dir=data_dir, weights=weights)
+        self._model = self._task.load_model()
+        self._test = self._task.test_examples(config.num_test_examples)
+
+    def run(self, unit: Unit) -> Iterator[Record]:
+        """The records of a unit, each as soon as it is there."""
+        if unit.methods == (CLEAN,):
+            started = time.perf_counter()
+            yield self._record(unit, CLEAN, Outcome(self._model), None, started)
+            return
+        receiver = self._receiver(unit.wnr_db, unit.draw)
+        for method in unit.methods:
+            started = time.perf_counter()
+            yield self._record(unit, method, METHODS[method](receiver), receiver, started)
+
+    def _receiver(self, wnr_db: float, draw: int) -> Receiver:
+        config = self._config
+        observation = transmit(self._model, channel=AWGN(wnr_db=wnr_db, power=config.power), seed=config.seed + draw)
+        clean = WeightStatistics.from_clean(noisy_weights(self._model).values())
+        reuse_wnr_db = config.reuse_wnr_db
+        return Receiver(
+            observation.received,
+            observation.noise_variance * db_to_ratio(config.noise_misjudged_db),
+            self._task.tuning_examples(config.num_tuning_examples, config.seed + draw),
+            self._task.evaluate,
+            search=Search(
+                config.search, config.criterion, config.layerwise_criterion, config.layerwise_sweeps, config.form
+            ),
+            statistics=clean if config.statistics == "clean" else None,
+            oracle=self._test,
+            reference=None if reuse_wnr_db is None else lambda: self._receiver(reuse_wnr_db, draw),
+        )
+
+    def _record(self, unit: Unit, method: str, outcome: Outcome, receiver: Receiver | None, started: float) -> Record:
+        config = self._config
+        score = self._task.evaluate(outcome.model, self._test)
+        assumed = 0.0 if receiver is None else receiver.noise_variance
+        return {
+            "experiment": "noisy_inference",
+            "run": config.name,
+            "task": config.task,
+            "method": method,
+            "wnr_db": unit.wnr_db,
+            "draw": unit.draw,
+            "seed": config.seed + unit.draw,
+            "accuracy": score.accuracy,
+            "loss": score.loss,
+            "num_test_examples": score.num_examples,
+            "noise_variance": assumed / db_to_ratio(config.noise_misjudged_db),
+            "assumed_noise_variance": assumed,
+            "num_tuning_examples": config.num_tuning_examples,
+            "num_passes": outcome.num_passes,
+            **_describe(outcome, receiver),
+            "seconds": round(time.perf_counter() - started, 3),
+            "config": config.digest,
+            "version": quietnn.__version__,
+        }
+
+
+def _describe(outcome: Outcome, receiver: Receiver | None) -> Record:
+    """What a search chose and what it saw on the way, as flat values."""
+    chosen = outcome.search.temperatures if outcome.search else None
+    score = outcome.search.best.score if outcome.search else None
+    description: Record = {"tuning_accuracy": score.accuracy if score else None}
+    if outcome.search is None or receiver is None or chosen is None:
+        return description
+    if isinstance(chosen, Mapping):
+        statistics = receiver.layers.statistics
+        return {
+            **description,
+            "group_temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()},
+            "group_wnr_db": {group: _wnr_db(statistics[group].variance, receiver.noise_variance) for group in chosen},
+        }
+    trials = [
+        [
+            trial.temperatures.lambda_prime,
+            trial.temperatures.beta,
+            trial.score.accuracy if trial.score else None,
+            trial.score.loss if trial.score else None,
+        ]
+        for trial in outcome.search.trials
+    ]
+    return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
+
+
+def _wnr_db(weight_variance: float, noise_variance: float) -> float:
+    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf
