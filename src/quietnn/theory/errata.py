@@ -207,8 +207,8 @@ def low_wnr_optimum() -> Erratum:
         "P3 is the global minimum, and the only one to consider with P4 once `lambda >= 0` is imposed",
         "P2 is lower than P3 when `sz/sw > sqrt(A/B)`; it has no `lambda >= 0`, but the edge `lambda = 0`, "
         "`rho^2 = sw - A sw^2/(B S)`, `beta = rho S/(sw sz)` has, and beats P3 when `sz/sw > A/B + sqrt(A/B)`. "
-        f"At d = 5, c = 0.1 these limits are {limits[0]:.2f} and {limits[1]:.2f}, a WNR of {-ratio_to_db(limits[0]):.1f} "
-        f"dB and {-ratio_to_db(limits[1]):.1f} dB. There the bias compensator does help",
+        f"At d = 5, c = 0.1 these limits are {limits[0]:.2f} and {limits[1]:.2f}, a WNR of "
+        f"{-ratio_to_db(limits[0]):.1f} dB and {-ratio_to_db(limits[1]):.1f} dB. There the bias compensator does help",
         tuple(
             _simulated_quadratic(
                 f"error at {name}, sw = 1, sz = 5 (WNR -7 dB), d = 5, c = 0.1",
