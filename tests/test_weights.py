@@ -1,0 +1,211 @@
+"""Which tensors are noisy, how they are grouped, and statistics that do not depend on how they were taken."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidWeights, QuietnnError
+from quietnn.weights import (
+    NORMALISATION_TYPES,
+    WeightStatistics,
+    check_weights,
+    layerwise,
+    noisy_names,
+    noisy_names_of_state,
+    partition,
+    whole,
+)
+
+NORMALISATION_LAYERS = [
+    nn.BatchNorm1d(3),
+    nn.BatchNorm2d(3),
+    nn.BatchNorm3d(3),
+    nn.SyncBatchNorm(3),
+    nn.InstanceNorm1d(3, affine=True),
+    nn.InstanceNorm2d(3, affine=True, track_running_stats=True),
+    nn.InstanceNorm3d(3, affine=True),
+    nn.LayerNorm(3),
+    nn.GroupNorm(1, 3),
+    nn.RMSNorm(3),
+]
+
+
+class Gain(nn.Module):
+    """A normalisation layer that only its author knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(3))
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+class TestNoisyNames:
+    @pytest.mark.parametrize("layer", NORMALISATION_LAYERS, ids=lambda layer: type(layer).__name__)
+    def test_normalisation_is_known_by_its_type(self, layer: nn.Module) -> None:
+        assert list(layer.parameters())
+        model = nn.Sequential(nn.Linear(3, 3), layer)
+        assert noisy_names(model) == ("0.weight", "0.bias")
+        assert noisy_names_of_state(model.state_dict()) == ("0.weight", "0.bias")
+
+    @pytest.mark.parametrize("layer", NORMALISATION_LAYERS, ids=lambda layer: type(layer).__name__)
+    def test_a_normalisation_layer_alone_has_no_noisy_parameter(self, layer: nn.Module) -> None:
+        assert noisy_names(layer) == ()
+        assert noisy_names_of_state(layer.state_dict()) == ()
+
+    def test_a_name_proves_nothing(self) -> None:
+        model = nn.ModuleDict({"bn1": nn.Linear(3, 3), "layer_norm": nn.Conv1d(3, 3, 1), "plain": nn.BatchNorm1d(3)})
+        expected = ("bn1.weight", "bn1.bias", "layer_norm.weight", "layer_norm.bias")
+        assert noisy_names(model) == expected
+        assert noisy_names_of_state(model.state_dict()) == expected
+
+    def test_a_users_own_type(self) -> None:
+        model = nn.Sequential(nn.Linear(3, 3, bias=False), Gain())
+        assert noisy_names(model) == ("0.weight", "1.gain")
+        assert noisy_names(model, normalisation=(*NORMALISATION_TYPES, Gain)) == ("0.weight",)
+
+    def test_tied_parameters_are_named_once(self, tiny_net: nn.Module) -> None:
+        names = noisy_names(tiny_net)
+        assert names == ("token", "conv.weight", "conv.bias", "embed.weight", "head.bias")
+
+    def test_a_parameter_that_a_normalisation_layer_shares_is_clean(self) -> None:
+        model = nn.Sequential(Gain(), nn.LayerNorm(3, bias=False))
+        model[0].gain = model[1].weight
+        assert noisy_names(model) == ()
+
+    def test_the_state_dict_rule_skips_integers_and_running_statistics(self) -> None:
+        model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, affine=False))
+        assert noisy_names_of_state({**model.state_dict(), "step.count": torch.tensor(3)}) == ("0.weight", "0.bias")
+
+    def test_module_and_state_dict_agree(self, tiny_net: nn.Module) -> None:
+        by_state = set(noisy_names_of_state(tiny_net.state_dict()))
+        assert by_state == {*noisy_names(tiny_net), "head.weight"}  # the tied name: a dict lists both
+
+
+class TestGroups:
+    def test_a_layer_is_a_module(self, tiny_net: nn.Module) -> None:
+        groups = layerwise(noisy_names(tiny_net))
+        assert groups == {
+            "": ("token",),
+            "conv": ("conv.weight", "conv.bias"),
+            "embed": ("embed.weight",),
+            "head": ("head.bias",),
+        }
+
+    def test_weight_and_bias_of_a_bare_layer_belong_together(self) -> None:
+        assert layerwise(noisy_names(nn.Linear(2, 2))) == {"": ("weight", "bias")}
+
+    @pytest.mark.parametrize("groups", ["whole", "layerwise", {"first": ["a.x"], "rest": ["b.y", "a.z"]}])
+    def test_each_name_is_in_one_group(self, groups: str | dict[str, tuple[str, ...]]) -> None:
+        names = ("a.x", "a.z", "b.y")
+        members = [name for group in partition(names, groups).values() for name in group]
+        assert sorted(members) == sorted(names)
+
+    @pytest.mark.parametrize(
+        ("groups", "message"),
+        [
+            ("layers", "no grouping 'layers'; choose one of whole, layerwise"),
+            ({"a": ["x", "y"], "b": []}, "group 'b' is empty; give each group at least one"),
+            ({"a": ["x"]}, "exactly once; look at y"),
+            ({"a": ["x", "y"], "b": ["y"]}, "exactly once; look at y"),
+            ({"a": ["x", "y", "z"]}, "exactly once; look at z"),
+            ({}, "exactly once; look at x, y"),
+        ],
+    )
+    def test_partitions_that_do_not_fit(self, groups: str | dict[str, tuple[str, ...]], message: str) -> None:
+        with pytest.raises(QuietnnError, match=message):
+            partition(("x", "y"), groups)
+
+    def test_no_noisy_parameter(self) -> None:
+        with pytest.raises(InvalidWeights, match="no noisy parameter at all; check"):
+            partition((), "whole")
+
+    def test_whole_is_one_group(self) -> None:
+        assert whole(["a", "b"]) == {"whole": ("a", "b")}
+
+
+class TestCheckWeights:
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    def test_not_finite(self, value: float) -> None:
+        with pytest.raises(InvalidWeights, match="fc.weight holds 2 values that are not finite, of 4; repair"):
+            check_weights({"ok": torch.ones(1), "fc.weight": torch.tensor([1.0, value, value, 0.0])})
+
+    @pytest.mark.parametrize("tensor", [torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.complex64)])
+    def test_not_floating_point(self, tensor: Tensor) -> None:
+        with pytest.raises(InvalidWeights, match=rf"w is {tensor.dtype}.*leave it out"):
+            check_weights({"w": tensor})
+
+    def test_empty(self) -> None:
+        with pytest.raises(InvalidWeights, match=r"w has shape \(0, 3\) and no entries; leave it out"):
+            check_weights({"w": torch.ones(0, 3)})
+
+
+class TestStatistics:
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+    @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (1000.0, 0.5), (-1e-3, 1e-4)])
+    def test_against_numpy_in_double_precision(self, dtype: torch.dtype, mean: float, std: float) -> None:
+        values = torch.from_numpy(np.random.default_rng(0).normal(mean, std, 20_011)).to(dtype)
+        statistics = WeightStatistics.from_clean([values[:7000].view(70, 100), values[7000:]])
+        exact = values.double().numpy()
+        assert statistics.num_weights == 20_011
+        assert statistics.mean == pytest.approx(exact.mean(), rel=1e-13)
+        assert statistics.variance == pytest.approx(exact.var(), rel=1e-10)
+        assert statistics.second_moment == pytest.approx((exact**2).mean(), rel=1e-10)
+
+    def test_a_large_mean_does_not_drown_the_variance(self) -> None:
+        values = torch.tensor([1e8 - 1e-3, 1e8 + 1e-3], dtype=torch.float64)
+        assert WeightStatistics.from_clean([values]).variance == pytest.approx(1e-6, rel=1e-4)
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+    @pytest.mark.parametrize("num_weights", [1, 4097, 4096 * 70 + 5])
+    @pytest.mark.usefixtures("threads")
+    def test_bits_do_not_depend_on_chunks_threads_offset_or_order(self, dtype: torch.dtype, num_weights: int) -> None:
+        values = torch.from_numpy(np.random.default_rng(1).normal(3.0, 0.05, num_weights)).to(dtype)
+        expected = WeightStatistics.from_clean([values])
+        shifted = torch.cat([values[:1], values])[1:]
+        for num_threads in (1, 2, 3):
+            torch.set_num_threads(num_threads)
+            for blocks in (1, 3, 65):
+                chunks = list(torch.split(values, 4096 * blocks))
+                assert WeightStatistics.from_clean(chunks) == expected
+                assert WeightStatistics.from_clean(reversed(chunks)) == expected
+            assert WeightStatistics.from_clean([shifted]) == expected
+
+    def test_layout_does_not_matter(self) -> None:
+        values = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
+        strided = values.contiguous(memory_format=torch.channels_last)
+        assert WeightStatistics.from_clean([strided]) == WeightStatistics.from_clean([values])
+
+    @given(st.floats(0, 10))
+    def test_received_statistics_subtract_the_noise(self, noise_variance: float) -> None:
+        received = torch.tensor([1.0, 5.0])
+        statistics = WeightStatistics.from_received([received], noise_variance)
+        assert statistics == WeightStatistics(3.0, max(4.0 - noise_variance, 0.0), 2)
+
+    @pytest.mark.parametrize("noise_variance", [-1.0, math.nan, math.inf])
+    def test_noise_that_is_no_variance(self, noise_variance: float) -> None:
+        with pytest.raises(QuietnnError, match=rf"noise_variance is {noise_variance}.*not negative"):
+            WeightStatistics.from_received([torch.ones(2)], noise_variance)
+
+    @pytest.mark.parametrize("tensors", [[], [torch.ones(0)]])
+    def test_an_empty_group(self, tensors: list[Tensor]) -> None:
+        with pytest.raises(QuietnnError, match="at least one weight"):
+            WeightStatistics.from_clean(tensors)
+
+    @pytest.mark.parametrize(
+        "values", [[1.0, math.nan], [math.inf, -math.inf], [1e300, -1e300], [1.7e308] * 3, [1e200] * 5000 + [0.0]]
+    )
+    def test_weights_without_finite_statistics(self, values: list[float]) -> None:
+        with pytest.raises(InvalidWeights, match="must be finite, repair or scale down"):
+            WeightStatistics.from_clean([torch.tensor(values, dtype=torch.float64)])
