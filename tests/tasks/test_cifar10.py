@@ -1,0 +1,112 @@
+"""CIFAR-10 is read from every official form, and damaged files are refused with a remedy."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from quietnn.errors import InvalidConfig, MissingData
+from quietnn.tasks.cifar10 import BINARY, PYTHON, Layout, load_cifar10
+
+LayOut = Callable[..., Layout]
+
+
+@pytest.mark.parametrize("archive", [False, True])
+@pytest.mark.parametrize("official", [BINARY, PYTHON])
+def test_every_form_gives_the_same_images(
+    tmp_path: Path,
+    lay_out_cifar10: LayOut,
+    official: Layout,
+    archive: bool,
+    cifar10_files: Callable[[Layout, int], dict[str, bytes]],
+) -> None:
+    layout = lay_out_cifar10(tmp_path, official, num_images=8, archive=archive)
+    train = load_cifar10(tmp_path, "train", layouts=(layout,), site=None)
+    test = load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
+    row = cifar10_files(BINARY, 8)["test_batch"][: 1 + 3072]
+    assert train.images.shape == (40, 3, 32, 32)
+    assert train.images.dtype == torch.uint8
+    assert test.labels.dtype == torch.int64
+    assert int(test.labels[0]) == row[0]
+    assert bytes(test.images[0].flatten().tolist()) == row[1:]
+
+
+def test_nothing_there_lists_every_place(tmp_path: Path) -> None:
+    with pytest.raises(MissingData) as caught:
+        load_cifar10(tmp_path, "test", site=None)
+    for name in (BINARY.folder, BINARY.archive, PYTHON.folder, PYTHON.archive, "QUIETNN_DATA", "--data-dir"):
+        assert name in str(caught.value)
+
+
+def test_download_from_the_site(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
+    site, data_dir = tmp_path / "site", tmp_path / "data"
+    site.mkdir()
+    layout = lay_out_cifar10(site, BINARY, archive=True)
+    assert len(load_cifar10(data_dir, "test", layouts=(layout,), site=site.as_uri()).labels) == 8
+    assert [path.name for path in data_dir.iterdir()] == [BINARY.archive]
+
+
+def test_download_with_a_wrong_checksum_leaves_nothing(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
+    site, data_dir = tmp_path / "site", tmp_path / "data"
+    site.mkdir()
+    lay_out_cifar10(site, BINARY, archive=True)
+    with pytest.raises(MissingData, match="arrived with md5"):
+        load_cifar10(data_dir, "test", site=site.as_uri())
+    assert list(data_dir.iterdir()) == []
+
+
+def test_unreachable_site(tmp_path: Path) -> None:
+    with pytest.raises(MissingData, match="could not be downloaded"):
+        load_cifar10(tmp_path / "data", "test", site=(tmp_path / "nowhere").as_uri())
+
+
+def test_truncated_file(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
+    layout = lay_out_cifar10(tmp_path, BINARY)
+    path = tmp_path / BINARY.folder / "test_batch.bin"
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InvalidConfig, match=r"test_batch.bin has 24579 bytes, expected 24584"):
+        load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
+
+
+@pytest.mark.parametrize("official", [BINARY, PYTHON])
+def test_altered_file_is_named_with_a_remedy(tmp_path: Path, lay_out_cifar10: LayOut, official: Layout) -> None:
+    layout = lay_out_cifar10(tmp_path, official)
+    path = tmp_path / layout.folder / f"data_batch_3{layout.suffix}"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InvalidConfig, match=f"data_batch_3.*{layout.algorithm}.*unpack {layout.archive}"):
+        load_cifar10(tmp_path, "train", layouts=(layout,), site=None)
+
+
+def test_missing_file_of_a_folder(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
+    layout = lay_out_cifar10(tmp_path, BINARY)
+    (tmp_path / BINARY.folder / "data_batch_2.bin").unlink()
+    with pytest.raises(MissingData, match=r"data_batch_2\.bin"):
+        load_cifar10(tmp_path, "train", layouts=(layout,), site=None)
+
+
+def test_truncated_archive(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
+    layout = lay_out_cifar10(tmp_path, BINARY, archive=True)
+    path = tmp_path / layout.archive
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(InvalidConfig, match="md5"):
+        load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
+    layout = replace(layout, archive_md5=hashlib.md5(path.read_bytes()).hexdigest())
+    with pytest.raises(InvalidConfig, match="cannot be unpacked"):
+        load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
+
+
+def test_labels_out_of_range(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
+    layout = lay_out_cifar10(tmp_path, BINARY)
+    path = tmp_path / BINARY.folder / "test_batch.bin"
+    content = bytearray(path.read_bytes())
+    content[0] = 77
+    path.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    layout = replace(layout, checksums={**layout.checksums, "test_batch": digest})
+    with pytest.raises(InvalidConfig, match="label 77"):
+        load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
