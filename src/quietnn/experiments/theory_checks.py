@@ -69,7 +69,7 @@ class TheoryChecks:
     def _shallow_settings(self) -> Iterator[tuple[str, ShallowNetwork, float, float]]:
         paper = PAPER_SHALLOW
         yield "figure 5, ML", paper, 1.0, 0.0
-        yield "figure 5, MMSE_pb as printed", paper, paper.optimal_theta("printed"), 0.0
+        yield "figure 5, MMSE_pb", paper, paper.optimal_theta("printed"), 0.0
         yield "figure 5, MMSE", paper, paper.optimal_theta("leading"), 0.0
         yield "figure 5, exact optimum", paper, paper.optimal_theta(), 0.0
         yield "figure 5, with an offset", paper, 0.8, 0.6

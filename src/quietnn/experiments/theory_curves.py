@@ -51,7 +51,7 @@ def relation_records(weight_variance: float, noise_variance: float) -> Iterator[
 
 def quadratic_records(network: QuadraticNetwork) -> Iterator[Record]:
     """Figure 3: the surface, its critical points and the ML point."""
-    theta, rho = np.linspace(-1.1, 1.1, 89), np.linspace(-2.0, 2.0, 81)
+    theta, rho = np.linspace(-1.2, 1.2, 97), np.linspace(-2.0, 2.0, 81)
     yield _surface(3, "quadratic", "corrected", theta, rho, network.error(theta[:, None], rho[None, :]))
     for point in network.critical_points():
         yield _record(
@@ -82,7 +82,7 @@ def shallow_surface_records(network: ShallowNetwork, *, seed: int, num_samples: 
 def against_input_limit_record(network: ShallowNetwork, *, seed: int, num_samples: int) -> Record:
     """Figure 6: the error of ML and of the paper's denoiser against c."""
     multipliers = {"ml": 1.0, "pb": network.optimal_theta("printed")}
-    axis = np.linspace(0.0, 0.5, 26)[1:]
+    axis = np.linspace(0.0, 0.5, 21)[1:]
     series: dict[str, Any] = {"input_limit": [0.0, *axis.tolist()]}
     networks = [_with_limit(network, c) for c in axis.tolist()]
     for name, theta in multipliers.items():
@@ -90,7 +90,7 @@ def against_input_limit_record(network: ShallowNetwork, *, seed: int, num_sample
             errors = [float(at.error(theta, 0.0, form)) for at in networks]
             series[f"{name}_{form}"] = [0.0, *errors]
     series["mmse_exact"] = [0.0, *(float(at.error(at.optimal_theta("leading"), 0.0)) for at in networks)]
-    points = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5]
+    points = axis[1::2].tolist()
     thetas = np.array(list(multipliers.values()))
     estimates = [
         simulate_shallow(_with_limit(network, c), thetas, 0.0, seed=seed + k, num_samples=num_samples)

@@ -59,7 +59,6 @@ def relations_figure(records: Sequence[Record]) -> Any:
         along.plot([record["lambda_prime"]], [slope], "o", color=colour, ms=6, zorder=3)
     lines.set(xlabel="received weight $r$", ylabel=r"estimate $\hat w=\theta r$", ylim=(-3.4, 4.6), xlim=(-2, 2))
     lines.axhline(0, color=_GREY, lw=0.5)
-    lines.axvline(0, color=_GREY, lw=0.5)
     lines.legend(loc="upper left", handlelength=1.4)
     lines.set_title(f"$\\sigma_w^2={curve['weight_variance']:g}$, $\\sigma_z^2={curve['noise_variance']:g}$")
     limit = curve["pole"]
@@ -71,8 +70,9 @@ def relations_figure(records: Sequence[Record]) -> Any:
     along.text(0.5, 0.94 * top, "under-\ncompensation", ha="center", va="top", color=_GREEN)
     along.text((1 + limit) / 2, 0.94 * top, "over-\ncompensation", ha="center", va="top", color=_ORANGE)
     along.text(limit + 0.05, top / 2, r"pole, $\lambda'=1+\eta$", ha="left", va="center", color=_RED, rotation=90)
-    along.annotate("zero compensation\n(MMSE)", (0, curve["theta"][0]), (0.12, 0.12), color=_BLUE, va="bottom")
-    along.annotate("exact (ML)", (1, 1), (1.06, 0.78), va="top")
+    arrow = {"arrowstyle": "-", "color": _GREY, "lw": 0.7}
+    along.annotate("zero compensation (MMSE)", (0, curve["theta"][0]), (0.05, 1.75), color=_BLUE, arrowprops=arrow)
+    along.annotate("exact compensation (ML)", (1, 1), (1.25, 0.45), va="center", arrowprops=arrow)
     along.set(xlabel=r"$\lambda'$", ylabel=r"multiplier $\theta$", xlim=(-0.08, limit + 0.3), ylim=(0, top))
     along.set_title(r"$\theta=\sigma_w^2/(\sigma_w^2+(1-\lambda')\sigma_z^2)$")
     return figure
@@ -82,21 +82,26 @@ def quadratic_figure(records: Sequence[Record]) -> Any:
     """Figure 3: the error surface of the quadratic network and its contours with P1 to P4."""
     surface = _one(records, kind="surface", figure=3)
     figure, (_, contour) = _panels(1, 2, size=(9.0, 3.9), projections=("3d", None), width_ratios=(1, 1.05))
-    _wireframe(figure.axes[0], surface, top=60.0, title="expected squared error $\\bar D$")
-    levels = [6.5, 7.5, 9, 11, 11.8, 13, 16, 20, 26, 35, 50]
+    _relief(figure.axes[0], surface, top=60.0, title="expected squared error $\\bar D$")
+    levels = [6.5, 7.5, 9, 10.2, 11.4, 11.8, 13.5, 16, 20, 26, 35, 50]
     _contours(figure, contour, surface, levels=levels)
     style = {"maximum": "^", "minimum": "o", "saddle": "X", "degenerate": "D", "estimator": "s"}
     for record in _points(records, 3):
-        theta, rho = record["theta"], record["rho"]
-        for x, y in (
-            {(theta, rho), (-theta, rho), (theta, -rho), (-theta, -rho)} if record["name"] != "ML" else {(1, 0)}
-        ):
-            contour.plot([x], [y], style[record["point_kind"]], color=_RED, mec="white", ms=7, zorder=3)
-        label = record["name"] if record["name"] == "ML" else f"{record['name']} {record['point_kind']}"
+        name, theta, rho = record["name"], record["theta"], record["rho"]
+        mirrored = [(theta, rho)] if name == "ML" else [(p * theta, q * rho) for p in (1, -1) for q in (1, -1)]
+        marker = style[record["point_kind"]]
+        contour.plot(*zip(*mirrored, strict=True), marker, color=_RED, mec="white", ms=7, zorder=3)
+        label = name if name == "ML" else f"{name} {record['point_kind']}"
         contour.annotate(
-            f"{label}\n{record['error']:.1f}", (theta, rho), (5, 5), textcoords="offset points", color="black",
-            fontsize=7.5, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
-        )  # fmt: skip
+            f"{label}\n{record['error']:.1f}",
+            (theta, rho),
+            {"P3": (-6, -4), "ML": (3, -7)}.get(name, (5, 5)),
+            textcoords="offset points",
+            ha="right" if name == "P3" else "left",
+            va="top" if name in ("P3", "ML") else "bottom",
+            fontsize=7.5,
+            bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
+        )
     contour.set_title("contours; P1 to P4 and their mirror images")
     return figure
 
@@ -139,7 +144,7 @@ def against_c_figure(records: Sequence[Record]) -> Any:
             values = record[f"{key}_{form}"]
             absolute.plot(c, values, dashes, color=colour, lw=1.5, label=f"{name}: {meaning}")
             ratios = [value / reference for value, reference in zip(values[1:], exact[1:], strict=True)]
-            relative.plot(c[1:], ratios, dashes, color=colour, lw=1.5)
+            relative.plot(c[1:], ratios, dashes, color="black" if form == "exact" else colour, lw=1.5)
         simulated, errors = record[f"{key}_simulated"], record[f"{key}_standard_error"]
         bars = {"fmt": "o", "color": colour, "ms": 3.5, "capsize": 2, "lw": 1}
         absolute.errorbar(dots, simulated, yerr=[2 * e for e in errors], label=f"{name}: simulated", **bars)
@@ -184,12 +189,22 @@ def _panels(
     ]
 
 
-def _wireframe(axes: Any, surface: Record, *, top: float, title: str) -> None:
+def _relief(axes: Any, surface: Record, *, top: float, title: str) -> None:
     import numpy as np
 
     rho, theta = np.meshgrid(surface["rho"], surface["theta"])
     error = np.array(surface["error"])
-    axes.plot_surface(theta, rho, np.minimum(error, top), cmap=_SURFACE_MAP, vmax=top, rcount=45, ccount=45, lw=0)
+    axes.plot_surface(
+        theta,
+        rho,
+        np.minimum(error, top),
+        cmap=_SURFACE_MAP,
+        vmax=top,
+        rstride=1,
+        cstride=1,
+        lw=0,
+        rasterized=True,  # thousands of facets would make a vector file of megabytes
+    )
     axes.set(xlabel=r"$\theta$", ylabel=r"$\rho$", zlim=(0, top))
     axes.set_title(f"{title} (cut at {top:g})")
     axes.view_init(elev=32, azim=-58)
@@ -205,7 +220,8 @@ def _contours(figure: Any, axes: Any, surface: Record, *, levels: Sequence[float
         surface["theta"], surface["rho"], columns, levels=levels, norm=norm, cmap=_SURFACE_MAP, extend="both"
     )
     axes.contour(surface["theta"], surface["rho"], columns, levels=levels, colors="white", linewidths=0.4)
-    bar = figure.colorbar(filled, ax=axes, ticks=levels, format="%g")
+    ticks = [level for k, level in enumerate(levels) if k == 0 or level > 1.1 * levels[k - 1]]
+    bar = figure.colorbar(filled, ax=axes, ticks=ticks, format="%g")
     bar.ax.minorticks_off()
     axes.set(xlabel=r"$\theta$", ylabel=r"$\rho$")
 
