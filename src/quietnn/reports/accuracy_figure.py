@@ -12,6 +12,7 @@ from quietnn.reports.gains import Gain, crossing, percent
 from quietnn.reports.methods import is_oracle, style_of
 
 _VARIANT_LINES = ("-", "--", "-.", ":")
+_MOST_INSIDE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +25,7 @@ class Panel:
         level: the accuracy at which the gain is read.
         clean: the accuracy without noise, if known.
         reference: the curve that the gain is measured from, if there is one.
-        best: the curve that gains most, if one crosses the level.
-        gain: the gain of `best` over `reference`.
+        gain: what the best method gains over it, if its curve crosses the level.
     """
 
     title: str
@@ -33,7 +33,6 @@ class Panel:
     level: float
     clean: float | None = None
     reference: Curve | None = None
-    best: Curve | None = None
     gain: Gain | None = None
 
 
@@ -66,7 +65,10 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set(xlabel="WNR (dB)", ylabel="test accuracy (%)", title=mathtext(panel.title))
     _set_limits(axes, panel)
     _draw_gain(axes, panel)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0) if len(panel.curves) > 9 else None, fontsize="small")
+    outside = len(panel.curves) > _MOST_INSIDE
+    axes.legend(
+        loc="upper left" if outside else "lower right", bbox_to_anchor=(1.0, 1.0) if outside else None, fontsize="small"
+    )
 
 
 def _draw_curve(axes: Any, curve: Curve, variant: int) -> None:
@@ -91,7 +93,7 @@ def _draw_curve(axes: Any, curve: Curve, variant: int) -> None:
 
 
 def _set_limits(axes: Any, panel: Panel) -> None:
-    """From the floor to the clean line; the legend takes the upper left, where low WNRs leave room."""
+    """The whole range of accuracies, so that figures compare at a glance."""
     wnrs = np.concatenate([curve.wnr_db for curve in panel.curves]) if panel.curves else np.asarray([0.0])
     margin = 0.03 * max(float(np.ptp(wnrs)), 1.0)
     axes.set_xlim(float(wnrs.min()) - margin, float(wnrs.max()) + margin)
@@ -99,38 +101,22 @@ def _set_limits(axes: Any, panel: Panel) -> None:
 
 
 def _draw_gain(axes: Any, panel: Panel) -> None:
-    """A double arrow along the level from the best curve to the reference, with the decibels on it."""
-    if panel.best is None or panel.reference is None or panel.gain is None or panel.gain.gain_db is None:
-        axes.annotate(
-            percent(panel.level),
-            (1.0, 100 * panel.level),
-            xycoords=("axes fraction", "data"),
-            xytext=(-2, 2),
-            textcoords="offset points",
-            ha="right",
-            color="#666666",
-            fontsize="small",
-        )
-        return
-    right = crossing(panel.reference, panel.level).wnr_db
-    if right is None:
-        return
-    height = 100 * panel.level
-    left = right - panel.gain.gain_db
+    """A double arrow along the level from the best curve to the reference; the decibels stand at the right edge."""
+    text = percent(panel.level)
+    right = crossing(panel.reference, panel.level).wnr_db if panel.reference else None
+    if right is not None and panel.gain is not None and panel.gain.gain_db is not None:
+        text = f"{panel.gain.gain_db:+.1f} dB at {text}"
+        ends = (right - panel.gain.gain_db, 100 * panel.level), (right, 100 * panel.level)
+        arrow = {"arrowstyle": "<->", "color": "#222222", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", *ends, arrowprops=arrow, zorder=5)
     axes.annotate(
-        "",
-        (left, height),
-        (right, height),
-        arrowprops={"arrowstyle": "<->", "color": "#222222", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0},
-        zorder=5,
-    )
-    axes.annotate(
-        f"{panel.gain.gain_db:+.1f} dB at {percent(panel.level)}",
-        (max(left, right), height),
-        xytext=(6, -3),
+        text,
+        (1.0, 100 * panel.level),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4, 3),
         textcoords="offset points",
-        va="top",
+        ha="right",
         fontsize="small",
+        bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
         zorder=6,
-        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.0},
     )

@@ -58,7 +58,7 @@ class Curve:
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many draws were measured at each WNR."""
-        return np.isfinite(self.accuracies).sum(axis=0)
+        return np.asarray(np.isfinite(self.accuracies).sum(axis=0), dtype=np.int64)
 
 
 def make_curve(

@@ -67,10 +67,11 @@ def drawing(style: Style = "screen") -> Iterator[None]:
 
     if style not in _STYLES:
         raise InvalidConfig(f"figure style {style!r} does not exist; choose one of {', '.join(get_args(Style))}")
+    settings: Any = _COMMON | _STYLES[style]
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_COMMON | _STYLES[style])
-        yield
+        with matplotlib.rc_context(settings):
+            yield
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -127,6 +128,15 @@ def mathtext(label: str) -> str:
     for plain, subscript in (("MMSE_pb", "MMSE$_{pb}$"), ("MMSE_p ", "MMSE$_{p}$ "), ("λ′", r"$\lambda'$")):
         safe = safe.replace(plain, subscript)
     return safe[: -len("MMSE_p")] + "MMSE$_{p}$" if safe.endswith("MMSE_p") else safe
+
+
+def decibels(wnr_db: float) -> str:
+    """A number of decibels with a minus sign and not a hyphen.
+
+    >>> decibels(-7.0)
+    '−7 dB'
+    """
+    return f"{wnr_db:g} dB".replace("-", "−")
 
 
 def _render(figure: Figure, kind: str) -> bytes:
