@@ -53,17 +53,16 @@ def find_classifier(encoder: str, *, data_dir: Path, weights: Path | None = None
         MissingData: if none of these is a folder with a config.json.
         InvalidWeights: if it holds an encoder without a classifier.
     """
-    places = [weights] if weights else [data_dir / f"sst2-{encoder}", data_dir / encoder, Path(encoder)]
+    places = [weights] if weights else [data_dir / f"sst2-{Path(encoder).name}", data_dir / encoder, Path(encoder)]
     for place in places:
         if (place / "config.json").is_file():
-            if place == data_dir / encoder and not _is_classifier(place):
-                continue  # a bare encoder to fine-tune from, not what was asked for
-            if not _is_classifier(place):
+            if _is_classifier(place):
+                return place
+            if weights is not None:
                 raise InvalidWeights(
                     f"{place} holds an encoder without a sequence classifier; fine-tune it with: "
                     f"quietnn train sst2/{encoder}"
                 )
-            return place
     raise missing(
         f"a classifier fine-tuned on SST-2 called {encoder!r}",
         [place / "config.json" for place in places],
