@@ -81,7 +81,7 @@ def test_a_file_that_is_one_torn_line_starts_anew(tmp_path: Path) -> None:
 def test_a_bad_middle_line_is_named(tmp_path: Path, bad: bytes) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_bytes(b'{"a": 1}\n' + bad + b'\n{"a": 3}\n')
-    with pytest.raises(InvalidConfig, match="line 2 is not a record.*remove that line"):
+    with pytest.raises(InvalidConfig, match=r"line 2 is not a record.*remove that line"):
         records.read(path)
 
 

@@ -43,18 +43,18 @@ def test_names_of_your_own(tiny_net: nn.Module) -> None:
 @pytest.mark.parametrize("kind", ["module", "state"])
 def test_an_unknown_name(tiny_net: nn.Module, kind: str) -> None:
     target = tiny_net if kind == "module" else tiny_net.state_dict()
-    with pytest.raises(InvalidWeights, match="'fc.weight' is not a tensor of this model; its tensors are token"):
+    with pytest.raises(InvalidWeights, match=r"'fc.weight' is not a tensor of this model; its tensors are token"):
         noisy_weights(target, noisy=["fc.weight"])
 
 
 @pytest.mark.parametrize("target", [nn.BatchNorm2d(3), nn.ReLU(), {}, {"n": torch.ones(2, dtype=torch.int32)}])
 def test_no_noisy_parameter_at_all(target: nn.Module | dict[str, Tensor]) -> None:
-    with pytest.raises(InvalidWeights, match="no noisy parameter at all; check the model"):
+    with pytest.raises(InvalidWeights, match=r"no noisy parameter at all; check the model"):
         noisy_weights(target)
 
 
 def test_neither_module_nor_state_dict_nor_tensor() -> None:
-    with pytest.raises(QuietnnError, match="from a list; give a module, a state dict or a tensor"):
+    with pytest.raises(QuietnnError, match=r"from a list; give a module, a state dict or a tensor"):
         noisy_weights([torch.ones(2)])  # type: ignore[arg-type]
 
 

@@ -128,7 +128,7 @@ class TestGroups:
             partition(("x", "y"), groups)
 
     def test_no_noisy_parameter(self) -> None:
-        with pytest.raises(InvalidWeights, match="no noisy parameter at all; check"):
+        with pytest.raises(InvalidWeights, match=r"no noisy parameter at all; check"):
             partition((), "whole")
 
     def test_whole_is_one_group(self) -> None:
@@ -138,7 +138,7 @@ class TestGroups:
 class TestCheckWeights:
     @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
     def test_not_finite(self, value: float) -> None:
-        with pytest.raises(InvalidWeights, match="fc.weight holds 2 values that are not finite, of 4; repair"):
+        with pytest.raises(InvalidWeights, match=r"fc.weight holds 2 values that are not finite, of 4; repair"):
             check_weights({"ok": torch.ones(1), "fc.weight": torch.tensor([1.0, value, value, 0.0])})
 
     @pytest.mark.parametrize("tensor", [torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.complex64)])
@@ -200,12 +200,12 @@ class TestStatistics:
 
     @pytest.mark.parametrize("tensors", [[], [torch.ones(0)]])
     def test_an_empty_group(self, tensors: list[Tensor]) -> None:
-        with pytest.raises(QuietnnError, match="at least one weight"):
+        with pytest.raises(QuietnnError, match=r"at least one weight"):
             WeightStatistics.from_clean(tensors)
 
     @pytest.mark.parametrize(
         "values", [[1.0, math.nan], [math.inf, -math.inf], [1e300, -1e300], [1.7e308] * 3, [1e200] * 5000 + [0.0]]
     )
     def test_weights_without_finite_statistics(self, values: list[float]) -> None:
-        with pytest.raises(InvalidWeights, match="must be finite, repair or scale down"):
+        with pytest.raises(InvalidWeights, match=r"must be finite, repair or scale down"):
             WeightStatistics.from_clean([torch.tensor(values, dtype=torch.float64)])
