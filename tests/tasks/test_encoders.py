@@ -13,7 +13,7 @@ from quietnn.tasks.finetuning import EncoderRecipe, finetune_encoder
 from quietnn.tasks.fit import Progress
 from quietnn.tasks.registry import load_task
 from quietnn.tasks.sst2 import Sentences, load_sst2
-from quietnn.tasks.training_named import train_sst2
+from quietnn.tasks.training_named import train_task
 
 transformers = pytest.importorskip("transformers", reason="needs the [hf] extra")
 
@@ -55,7 +55,7 @@ RECIPE = EncoderRecipe(num_epochs=3, batch_size=4, peak_lr=5e-3)
 
 
 def test_fine_tuning_makes_a_task_that_knows_its_classes(data_dir: Path) -> None:
-    folder = train_sst2("tiny", data_dir=data_dir, recipe=replace(RECIPE, num_epochs=20))
+    folder = train_task("sst2/tiny", data_dir=data_dir, recipe=replace(RECIPE, num_epochs=20))
     assert folder == data_dir / "sst2-tiny"
     task = load_task("sst2/tiny", data_dir=data_dir)
     model = task.load_model()
@@ -108,4 +108,4 @@ def test_an_unknown_encoder_lists_the_places(data_dir: Path) -> None:
     with pytest.raises(MissingData, match=r"sst2-huge/config\.json(.|\n)*huge/config\.json"):
         load_task("sst2/huge", data_dir=data_dir)
     with pytest.raises(MissingData, match="a pretrained encoder called 'huge'"):
-        train_sst2("huge", data_dir=data_dir, recipe=RECIPE)
+        train_task("sst2/huge", data_dir=data_dir, recipe=RECIPE)

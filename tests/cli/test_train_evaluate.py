@@ -1,0 +1,59 @@
+"""`quietnn train` and `quietnn evaluate` end to end, on the embedded digits and on wrong requests."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from quietnn.cli.main import app
+from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+
+RUN = CliRunner()
+
+
+def call(*arguments: str) -> str:
+    """The output of a command that succeeds; its error if it does not."""
+    result = RUN.invoke(app, list(arguments))
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_train_then_evaluate(tmp_path: Path) -> None:
+    weights = tmp_path / "weights" / "digits.safetensors"
+    told = call("train", "digits", "--epochs", "2", "--threads", "1", "--data-dir", str(tmp_path))
+    assert f"wrote {weights}" in told.replace("\n", "")
+    answer = json.loads(call("evaluate", "digits", "--weights", str(weights), "--num-examples", "200", "--json"))
+    assert answer["num_examples"] == 200
+    assert answer["accuracy"] > 0.3
+    assert "+-" in call("evaluate", "digits", "--weights", str(weights), "--num-examples", "20")
+
+
+def test_weights_are_not_replaced_unasked(tmp_path: Path) -> None:
+    weights = tmp_path / "weights" / "digits.safetensors"
+    weights.parent.mkdir()
+    weights.write_text("precious")
+    with pytest.raises(InvalidConfig, match="there already"):
+        call("train", "digits", "--epochs", "1", "--data-dir", str(tmp_path))
+    assert weights.read_text() == "precious"
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("train", "cifar10/resnet81"), InvalidConfig, "did you mean 'cifar10/resnet18'"),
+        (("train", "digits", "--epochs", "0"), InvalidConfig, "num_epochs is 0"),
+        (("train", "digits", "--batch-size", "5000"), InvalidConfig, "lower --batch-size"),
+        (("train", "sst2/nothing"), MissingData, "a pretrained encoder called 'nothing'"),
+        (("evaluate", "cifar10/resnet18"), MissingData, "resnet18-cifar10"),
+        (("evaluate", "digits", "--num-examples", "100000"), InvalidConfig, "asked for 100000 examples"),
+    ],
+)
+def test_wrong_requests_write_nothing(
+    tmp_path: Path, arguments: tuple[str, ...], error: type[QuietnnError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(*arguments, "--data-dir", str(tmp_path))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
