@@ -89,7 +89,6 @@ def against_input_limit_record(network: ShallowNetwork, *, seed: int, num_sample
         for form in ("printed", "leading", "exact"):
             errors = [float(at.error(theta, 0.0, form)) for at in networks]
             series[f"{name}_{form}"] = [0.0, *errors]
-    series["mmse_exact"] = [0.0, *(float(at.error(at.optimal_theta("leading"), 0.0)) for at in networks)]
     points = axis[1::2].tolist()
     thetas = np.array(list(multipliers.values()))
     estimates = [

@@ -1,0 +1,197 @@
+"""Theorem 2: the printed form, the corrected leading order, the exact error, and Lemma 1."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import minimize, minimize_scalar
+
+from quietnn.errors import QuietnnError
+from quietnn.theory.family import affine_coefficients
+from quietnn.theory.mean_output import mean_output_exact, mean_output_taylor
+from quietnn.theory.shallow import Form, ShallowNetwork
+from quietnn.theory.shallow_exact import Accuracy, shallow_error
+
+PAPER = ShallowNetwork(weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4)
+networks = st.builds(
+    ShallowNetwork,
+    weight_variance=st.floats(0.1, 4.0),
+    noise_variance=st.floats(0.05, 4.0),
+    num_hidden=st.integers(1, 20),
+    input_limit=st.floats(0.02, 1.0),
+)
+FORMS: tuple[Form, ...] = ("exact", "leading", "printed", "printed_without_stray")
+
+
+def _exact(network: ShallowNetwork, theta: float, rho: float, accuracy: Accuracy) -> float:
+    return float(
+        shallow_error(
+            theta,
+            rho,
+            weight_variance=network.weight_variance,
+            noise_variance=network.noise_variance,
+            num_hidden=network.num_hidden,
+            input_limit=network.input_limit,
+            accuracy=accuracy,
+        )
+    )
+
+
+@pytest.mark.parametrize("theta_rho", [(1.0, 0.0), (0.7, 0.0), (0.8, 0.6)])
+def test_both_quadrature_rules_agree_at_the_papers_setting(theta_rho: tuple[float, float]) -> None:
+    hermite = Accuracy(num_normal_nodes=64, num_uniform_nodes=16, rule="gauss-hermite")
+    assert PAPER.error(*theta_rho) == pytest.approx(_exact(PAPER, *theta_rho, hermite), rel=1e-11)
+
+
+@pytest.mark.parametrize(("sw", "sz", "c"), [(0.2, 0.1, 0.1), (1.0, 2.0, 1.0), (2.0, 2.0, 2.0)])
+def test_quadrature_has_converged(sw: float, sz: float, c: float) -> None:
+    network = ShallowNetwork(sw, sz, 7, c)
+    fine = Accuracy(num_normal_nodes=480, num_uniform_nodes=48)
+    assert network.error(0.9, 0.4) == pytest.approx(_exact(network, 0.9, 0.4, fine), rel=1e-9)
+
+
+def test_one_hidden_unit_against_adaptive_integration() -> None:
+    """N = 1, rho = 0: integrate `E t_hat^2` over one Gaussian with scipy instead of our nodes."""
+    network = ShallowNetwork(1.0, 1e-12, 1, 0.5)  # without noise the error of theta is E (theta t(theta u) - t(u))^2
+
+    def inner(x: float) -> float:
+        def integrand(u: float) -> float:
+            value = 0.36 * np.tanh(0.6 * u * x) ** 2 - 1.2 * np.tanh(0.6 * u * x) * np.tanh(u * x)
+            return float((value + np.tanh(u * x) ** 2) * np.exp(-u * u / 2) / math.sqrt(2 * math.pi))
+
+        return float(quad(integrand, -10, 10, epsabs=1e-13)[0])
+
+    expected = quad(inner, 0, 0.5, epsabs=1e-12)[0] / 0.5
+    assert network.error(0.6, 0.0) == pytest.approx(expected, rel=1e-8)
+
+
+def test_surface_equals_its_points() -> None:
+    theta, rho = np.array([[0.2], [1.0]]), np.array([-0.3, 0.0, 0.5])
+    for form in FORMS:
+        surface = PAPER.error(theta, rho, form)
+        assert surface.shape == (2, 3)
+        assert surface[1, 2] == pytest.approx(PAPER.error(1.0, 0.5, form), rel=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.1, 4.0), st.floats(0.05, 4.0), st.integers(1, 20), st.floats(0.0, 1.2), st.floats(-1.0, 1.0))
+def test_leading_order_meets_quadrature_as_c_vanishes(
+    sw: float, sz: float, num_hidden: int, theta: float, rho: float
+) -> None:
+    gaps = []
+    for c in (0.01, 0.001):
+        network = ShallowNetwork(sw, sz, num_hidden, c)
+        scale = num_hidden**2 * c**2 * (sw + theta**2 * (sw + sz) + rho**2) ** 2
+        gaps.append(abs(network.error(theta, rho, "leading") - network.error(theta, rho)) / scale)
+    assert gaps[0] < 1e-2
+    assert gaps[1] < 1e-4
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks, st.sampled_from(["leading", "printed", "printed_without_stray"]))
+def test_numerical_optimiser_finds_each_closed_form_optimum(network: ShallowNetwork, form: Form) -> None:
+    scale, unit = network.error(0.0, 0.0, form), math.sqrt(network.weight_variance)
+    start = (network.optimal_theta(form) * 1.2 + 0.05, 0.1)
+    found = minimize(lambda p: network.error(p[0], p[1] * unit, form) / scale, start, method="Nelder-Mead",
+                     options={"xatol": 1e-7, "fatol": 1e-15, "maxiter": 2000})  # fmt: skip
+    assert abs(found.x[0]) == pytest.approx(network.optimal_theta(form), rel=1e-4, abs=1e-5)
+    assert found.x[1] == pytest.approx(0.0, abs=2e-3 if form == "printed" else 1e-3)
+
+
+@settings(max_examples=8, deadline=None)
+@given(networks)
+def test_exact_optimum_matches_a_numerical_optimiser(network: ShallowNetwork) -> None:
+    found = minimize_scalar(lambda theta: network.error(theta, 0.0), bounds=(0.0, 1.5), method="bounded",
+                            options={"xatol": 1e-9})  # fmt: skip
+    theta = network.optimal_theta()
+    assert theta == pytest.approx(found.x, rel=1e-5)
+    offsets = np.linspace(0.0, 1.0, 6) * math.sqrt(network.weight_variance)
+    assert network.error(theta, offsets).argmin() == 0
+    # Saturation only shrinks: the exact optimum never lies above plain MMSE, so lambda'* <= 0.
+    assert theta <= network.optimal_theta("leading") * (1 + 1e-9)
+
+
+@given(networks)
+def test_gains_are_ratios_of_errors(network: ShallowNetwork) -> None:
+    for form in ("leading", "printed"):
+        ml_error = network.ml_error(form)
+        assert network.gain(form) == pytest.approx((ml_error - network.optimal_error(form)) / ml_error, abs=1e-9)
+    sw, sz, s, c = network.weight_variance, network.noise_variance, network.received_variance, network.input_limit
+    unit = network.num_hidden * c**2 / 3
+    assert network.ml_error("printed") == pytest.approx(2 * unit * sw * sz)
+    assert network.optimal_error("printed") == pytest.approx(2 * unit * sz * sw**2 / (sw + 2 * sz), rel=1e-6)
+    assert network.ml_error("leading") == pytest.approx(unit * (s**2 - sw**2))
+
+
+@given(networks)
+def test_printed_temperature_gives_the_printed_multiplier(network: ShallowNetwork) -> None:
+    sw, sz = network.weight_variance, network.noise_variance
+    printed = 1 / (2 * sw) + 1 / (2 * sz) - math.sqrt(1 / (4 * sz**2) + 1 / (2 * sw * sz))
+    assert network.optimal_lambda_("printed") == pytest.approx(printed, rel=1e-6, abs=1e-9)
+    theta, _ = affine_coefficients(network.optimal_lambda_prime("printed"), 0.0, weight_variance=sw, noise_variance=sz)
+    assert theta == pytest.approx(network.optimal_theta("printed"))
+
+
+def test_the_papers_numbers() -> None:
+    assert PAPER.ml_error("printed") == pytest.approx(0.53, abs=5e-3)
+    assert PAPER.optimal_error("printed") == pytest.approx(0.27, abs=5e-3)
+    assert PAPER.ml_error() == pytest.approx(0.535, abs=5e-4)
+    assert PAPER.error(PAPER.optimal_theta("printed"), 0.0) == pytest.approx(0.257, abs=5e-4)
+    assert PAPER.optimal_theta() == pytest.approx(0.658, abs=5e-4)
+    assert PAPER.optimal_lambda_prime() == pytest.approx(-0.040, abs=5e-4)
+    assert PAPER.error(0.8, 0.6, "printed") == pytest.approx(8.08, abs=5e-3)
+    assert PAPER.error(0.8, 0.6, "printed_without_stray") == pytest.approx(1.35, abs=5e-3)
+
+
+def test_without_noise_nothing_is_lost() -> None:
+    network = ShallowNetwork(1.0, 0.0, 4, 0.5)
+    assert network.ml_error() == pytest.approx(0.0, abs=1e-15)
+    assert network.gain() == 0.0
+    assert network.optimal_theta() == pytest.approx(1.0)
+    with pytest.raises(QuietnnError, match="noise_variance is 0, where every lambda' gives theta = 1"):
+        network.optimal_lambda_prime()
+
+
+def test_lemma_1_errs_by_the_fourth_order_in_the_noise() -> None:
+    u, v, x = [0.9, -0.4, 1.6], [1.2, 0.7, -0.5], 0.8
+    gaps = [
+        abs(
+            mean_output_taylor(u, v, x, theta=0.8, rho=0.1, noise_variance=noise_variance)
+            - mean_output_exact(u, v, x, theta=0.8, rho=0.1, noise_variance=noise_variance)
+        )
+        for noise_variance in (0.04, 0.01)
+    ]
+    assert gaps[0] / gaps[1] == pytest.approx(16, rel=0.1)  # a quarter of the variance, a sixteenth of the error
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weight_variance": -1.0}, "weight_variance is -1.0; it must be finite and above 0"),
+        ({"noise_variance": math.nan}, "noise_variance is nan; it must be finite and at least 0"),
+        ({"num_hidden": 0}, "num_hidden is 0; it must be a whole number of at least 1"),
+        ({"input_limit": 0.0}, "input_limit is 0.0; it must be a finite number above 0"),
+        ({"input_limit": math.inf}, "input_limit is inf"),
+    ],
+)
+def test_bad_settings_name_value_limit_and_remedy(change: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {
+        "weight_variance": 1.0, "noise_variance": 1.0, "num_hidden": 3, "input_limit": 0.1
+    }  # fmt: skip
+    with pytest.raises(QuietnnError, match=message):
+        ShallowNetwork(**{**arguments, **change})  # type: ignore[arg-type]
+
+
+def test_unknown_form_is_refused() -> None:
+    for call in (PAPER.optimal_theta, PAPER.ml_error, PAPER.gain, PAPER.optimal_lambda_prime):
+        with pytest.raises(QuietnnError, match="form is 'taylor'; it must be one of"):
+            call("taylor")  # type: ignore[arg-type]
+
+
+def test_lemma_1_refuses_a_negative_variance() -> None:
+    for mean in (mean_output_taylor, mean_output_exact):
+        with pytest.raises(QuietnnError, match="noise_variance is -1"):
+            mean([1.0], [1.0], 0.1, theta=1.0, rho=0.0, noise_variance=-1)
