@@ -34,7 +34,9 @@ class Criterion(StrEnum):
         True
         """
         error, loss = (math.inf if math.isnan(value) else value for value in (-score.accuracy, score.loss))
-        return (error, loss) if self is Criterion.ACCURACY else (loss, error)
+        if self is Criterion.LOSS:
+            return loss, error
+        return error, loss if self is Criterion.ACCURACY else 0.0
 
 
 @dataclass(frozen=True)

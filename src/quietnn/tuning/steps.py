@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from quietnn.denoisers.affine import ML, Temperatures, denoiser_for, mmse
-from quietnn.theory.family import lambda_prime_of
+from quietnn.theory.family import Region, lambda_prime_of, region
 from quietnn.weights import WeightStatistics
 
 
@@ -38,7 +38,7 @@ class Scale:
     def temperatures(self, theta: float, shift: float) -> Temperatures:
         """The temperatures with this multiplier (at least MMSE's) and this shift in noise standard deviations.
 
-        Without noise, and for a group that shows no signal, there is nothing to step in: that is ML.
+        Without noise, and for a group whose signal is zero or lost in rounding, there is nothing to step in: ML.
         """
         if self.noise_variance == 0 or (self.statistics.variance == 0 and theta > 0):
             return ML
@@ -46,7 +46,8 @@ class Scale:
         if theta <= self.smallest_theta:
             return Temperatures(0.0, beta)
         variances = {"weight_variance": self.statistics.variance, "noise_variance": self.noise_variance}
-        return Temperatures(max(lambda_prime_of(theta, **variances), 0.0), beta)
+        lambda_prime = max(lambda_prime_of(theta, **variances), 0.0)
+        return ML if region(lambda_prime, **variances) is Region.INFEASIBLE else Temperatures(lambda_prime, beta)
 
     def theta(self, temperatures: Temperatures) -> float:
         """The multiplier that these temperatures give."""
