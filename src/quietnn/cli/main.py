@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from quietnn.cli.analyze import analyze
 from quietnn.cli.evaluate import evaluate
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
@@ -19,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (evaluate, sweep, theory, train):
+for verb in (analyze, evaluate, sweep, theory, train):
     app.command()(verb)
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from quietnn.reports.curves import Curve
-from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure
+from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure, settle
 from quietnn.reports.gains import Gain, crossing, percent
 from quietnn.reports.methods import is_oracle, style_of
 
 _VARIANT_LINES = ("-", "--", "-.", ":")
 _MOST_INSIDE = 8
+_MOST_TICKS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +48,7 @@ def accuracy_figure(panels: Sequence[Panel], *, style: Style = "screen") -> Figu
         figure = new_figure(6.4 if columns == 1 else 9.6, 4.0 * rows)
         for index, panel in enumerate(panels):
             _draw_panel(figure.add_subplot(rows, columns, index + 1), panel)
-        figure.draw_without_rendering()
-    return figure
+        return settle(figure)
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
@@ -98,6 +98,9 @@ def _set_limits(axes: Any, panel: Panel) -> None:
     margin = 0.03 * max(float(np.ptp(wnrs)), 1.0)
     axes.set_xlim(float(wnrs.min()) - margin, float(wnrs.max()) + margin)
     axes.set_ylim(0, 103)
+    measured = np.unique(wnrs)
+    if len(measured) <= _MOST_TICKS:
+        axes.set_xticks(measured, [f"{wnr:g}".replace("-", "−") for wnr in measured])
 
 
 def _draw_gain(axes: Any, panel: Panel) -> None:

@@ -15,6 +15,12 @@ from quietnn.reports.methods import CLEAN, rank, style_of
 
 FloatArray = NDArray[np.float64]
 
+_Key = tuple[str, str, int]
+"""Method, run, number of tuning examples."""
+
+_Cells = dict[tuple[float, tuple[int, int]], float]
+"""Accuracy by WNR and draw."""
+
 _UNTUNED = {"ml", "mmse", "mmse_layerwise", CLEAN}
 
 
@@ -25,7 +31,7 @@ class Curve:
     Attributes:
         method: the name in the records.
         label: the name a reader sees; tells apart runs and tuning sizes where they differ.
-        run: the run it was measured in.
+        runs: the runs it was measured in; several if they hold the very same results.
         draws: the noise draws, `(seed, draw)`, one for each row.
         wnr_db: the WNRs in ascending order, shape `(num_wnrs,)`.
         accuracies: shape `(num_draws, num_wnrs)`; NaN where a result is missing.
@@ -33,7 +39,7 @@ class Curve:
 
     method: str
     label: str
-    run: str
+    runs: tuple[str, ...]
     draws: tuple[tuple[int, int], ...]
     wnr_db: FloatArray
     accuracies: FloatArray
@@ -74,7 +80,7 @@ def make_curve(
     return Curve(
         method=method,
         label=label or style_of(method).label,
-        run=run,
+        runs=(run,),
         draws=tuple((0, draw) for draw in range(len(matrix))),
         wnr_db=np.asarray(wnr_db, dtype=float)[order],
         accuracies=matrix[:, order],
@@ -89,7 +95,7 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
     Raises:
         InvalidConfig: for a record without what a curve needs, or two results for the same cell that differ.
     """
-    cells: dict[tuple[str, str, int], dict[tuple[float, tuple[int, int]], float]] = defaultdict(dict)
+    cells: dict[_Key, _Cells] = defaultdict(dict)
     for number, record in enumerate(records, start=1):
         check_record(record, number)
         if record["method"] == CLEAN or math.isinf(record["wnr_db"]):
@@ -97,9 +103,10 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
         key = (record["method"], str(record.get("run", "")), _tuning_size(record))
         place = (float(record["wnr_db"]), (int(record.get("seed") or 0), int(record["draw"])))
         _put(cells[key], place, float(record["accuracy"]), record)
-    labels = _labels(list(cells))
-    ordered = sorted(cells, key=lambda key: (rank(key[0]), key[1], key[2]))
-    return tuple(_assemble(key, labels[key], cells[key]) for key in ordered)
+    owners = _merge_same(cells)
+    labels = _labels(list(owners))
+    ordered = sorted(owners, key=lambda key: (rank(key[0]), key[1], key[2]))
+    return tuple(_assemble(key[0], labels[key], owners[key], cells[key]) for key in ordered)
 
 
 def clean_accuracy(records: Iterable[Record]) -> tuple[float, int] | None:
@@ -128,7 +135,7 @@ def check_record(record: Mapping[str, Any], number: int) -> None:
 
 
 def _put(
-    cell: dict[tuple[float, tuple[int, int]], float],
+    cell: _Cells,
     place: tuple[float, tuple[int, int]],
     accuracy: float,
     record: Record,
@@ -145,7 +152,17 @@ def _tuning_size(record: Record) -> int:
     return 0 if record["method"] in _UNTUNED else int(record.get("num_tuning_examples") or 0)
 
 
-def _labels(keys: list[tuple[str, str, int]]) -> dict[tuple[str, str, int], str]:
+def _merge_same(cells: Mapping[_Key, _Cells]) -> dict[_Key, tuple[str, ...]]:
+    """The curves to keep, each with the runs that hold it: ML repeated in every run of a study is one curve."""
+    owners: dict[_Key, tuple[str, ...]] = {}
+    for key in cells:
+        method, run, size = key
+        twin = next((k for k in owners if (k[0], k[2]) == (method, size) and cells[k] == cells[key]), key)
+        owners[twin] = (*owners.get(twin, ()), run)
+    return owners
+
+
+def _labels(keys: Sequence[_Key]) -> dict[_Key, str]:
     """The method's name, with kappa where it varies and the run where that still leaves a choice."""
     labels = {}
     for method, run, size in keys:
@@ -160,7 +177,7 @@ def _labels(keys: list[tuple[str, str, int]]) -> dict[tuple[str, str, int], str]
     return labels
 
 
-def _assemble(key: tuple[str, str, int], label: str, cell: dict[tuple[float, tuple[int, int]], float]) -> Curve:
+def _assemble(method: str, label: str, runs: tuple[str, ...], cell: _Cells) -> Curve:
     wnrs = sorted({wnr for wnr, _ in cell})
     draws = sorted({draw for _, draw in cell})
     columns = {wnr: column for column, wnr in enumerate(wnrs)}
@@ -168,4 +185,4 @@ def _assemble(key: tuple[str, str, int], label: str, cell: dict[tuple[float, tup
     accuracies = np.full((len(draws), len(wnrs)), np.nan)
     for (wnr, draw), accuracy in cell.items():
         accuracies[rows[draw], columns[wnr]] = accuracy
-    return Curve(key[0], label, key[1], tuple(draws), np.asarray(wnrs), accuracies)
+    return Curve(method, label, runs, tuple(draws), np.asarray(wnrs), accuracies)

@@ -84,6 +84,13 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def settle(figure: Figure) -> Figure:
+    """Lay the figure out once and keep the layout: ticks get the style at hand, and writing it is twice as fast."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
+
+
 def to_svg(figure: Figure) -> str:
     """The figure as SVG text: no date, no random identifiers, letters as outlines so that no font is needed."""
     return _render(figure, "svg").decode()

@@ -136,7 +136,7 @@ def _align(curve: Curve, reference: Curve) -> tuple[Curve, Curve, list[str]]:
     if missing.any():
         notes.append(f"{int(missing.sum())} of {missing.size} cells missing")
     aligned = [
-        Curve(one.method, one.label, one.run, draws, wnr_db, matrix)
+        Curve(one.method, one.label, one.runs, draws, wnr_db, matrix)
         for one, matrix in ((curve, ours), (reference, theirs))
     ]
     return aligned[0], aligned[1], notes

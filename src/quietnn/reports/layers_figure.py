@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from quietnn.records import Record
-from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure
+from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle
 from quietnn.reports.methods import is_oracle, style_of
 
 
@@ -56,8 +56,7 @@ def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
         first.set_ylim(len(names) - 0.5, -0.5)
         draws = f"{len(records)} draws" if len(records) > 1 else "one draw"
         figure.suptitle(mathtext(f"{look.label}, {decibels(wnr_db)}, {draws}"), fontsize="medium")
-        figure.draw_without_rendering()
-    return figure
+        return settle(figure)
 
 
 def _draw_dots(axes: Any, values: Any, colour: str, marker: str) -> None:

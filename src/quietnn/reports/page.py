@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quietnn.reports.figures import Figure, to_svg, write_whole
+from quietnn.reports.figures import write_whole
 from quietnn.reports.tables import Table, to_html
 
 
@@ -18,14 +18,14 @@ class PageSection:
         heading: what was measured.
         headline: the one number a reader takes home, and what it means; may be empty.
         sentences: plain statements.
-        figures: figure and caption.
+        figures: the SVG of each figure, and its caption.
         tables: in the order of reading.
     """
 
     heading: str
     headline: tuple[str, str]
     sentences: Sequence[str]
-    figures: Sequence[tuple[Figure, str]]
+    figures: Sequence[tuple[str, str]]
     tables: Sequence[Table]
 
 
@@ -58,9 +58,8 @@ def render_page(
     return _PAGE.format(title=html.escape(title), style=_STYLE, body=body, facts=rows, details=folded)
 
 
-def inline_svg(figure: Figure, *, prefix: str, label: str) -> str:
+def inline_svg(svg: str, *, prefix: str, label: str) -> str:
     """A figure's SVG ready to stand in a page: no prologue, no comments, identifiers that meet no other figure's."""
-    svg = to_svg(figure)
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r'(xlink:href=")#', rf"\1#{prefix}-", svg)
@@ -78,9 +77,9 @@ def _section(section: PageSection, index: int) -> str:
     if section.sentences:
         parts.append("<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in section.sentences) + "</ul>")
     blocks = [
-        f"<figure><div>{inline_svg(figure, prefix=f's{index}f{number}', label=caption)}</div>"
+        f"<figure><div>{inline_svg(svg, prefix=f's{index}f{number}', label=caption)}</div>"
         f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-        for number, (figure, caption) in enumerate(section.figures)
+        for number, (svg, caption) in enumerate(section.figures)
     ]
     tables = [f'<div class="scroll">{to_html(table)}</div>' for table in section.tables]
     return "<section>\n" + "\n".join([*parts, *blocks[:1], *tables, *blocks[1:]]) + "\n</section>"

@@ -8,7 +8,7 @@ import numpy as np
 
 from quietnn.records import Record
 from quietnn.reports.curves import FloatArray
-from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure
+from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle
 from quietnn.reports.methods import is_oracle, style_of
 from quietnn.units import db_to_ratio
 
@@ -53,8 +53,7 @@ def surface_figure(records: Sequence[Record], *, style: Style = "screen") -> Fig
         for axes, record in zip(panels, records, strict=True):
             _draw_surface(axes, record, scale)
         _draw_keys(figure, panels, scale)
-        figure.draw_without_rendering()
-    return figure
+        return settle(figure)
 
 
 def _draw_keys(figure: Figure, panels: Sequence[Any], scale: tuple[float, float]) -> None:

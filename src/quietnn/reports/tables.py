@@ -49,8 +49,8 @@ def gain_table(
     rows = []
     for curve, gain in zip(curves, gains, strict=True):
         at = crossing(curve, level)
-        needed = at.reason if at.wnr_db is None else f"{at.wnr_db:.2f}"
-        rest = (ABSENT, ABSENT, str(curve.num_draws), "") if gain is None else _gain_cells(gain)
+        needed = ABSENT if at.wnr_db is None else f"{at.wnr_db:.2f}"
+        rest = (ABSENT, ABSENT, str(curve.num_draws), at.reason) if gain is None else _gain_cells(gain)
         rows.append((curve.label, needed, *rest))
     return Table(caption, header, tuple(rows))
 

@@ -1,0 +1,61 @@
+"""`quietnn analyze RUN`: what a sweep's records say."""
+
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quietnn.reports.figures import Style
+
+
+def analyze(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, each with a records.jsonl.", metavar="RUN...")],
+    level: Annotated[
+        float | None, typer.Option(help="Accuracy at which gains are read; by default 0.75 for sst2, else 0.6.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Read all runs together and write here; by default each run gets its own report, in place."),
+    ] = None,
+    style: Annotated[str, typer.Option(help="Look of the figures: screen or paper.")] = "screen",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of tables.")] = False,
+) -> None:
+    """Turn records into curves, gains in dB with intervals, figures and one web page."""
+    from rich.console import Console
+
+    from quietnn.cli.table import rich_table
+    from quietnn.records import encode
+    from quietnn.reports.analysis import analyse, sentences, to_json
+    from quietnn.reports.tables import accuracy_table, gain_table
+    from quietnn.reports.write import write_analysis
+
+    groups = [(runs, out)] if out is not None else [([run], None) for run in runs]
+    analyses = [(analyse(folders, level=level), place) for folders, place in groups]
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    command = shlex.join(["quietnn", *sys.argv[1:]])
+    console = Console()
+    for analysis, place in analyses:
+        where = place or analysis.runs[0].folder
+        written = write_analysis(analysis, where, date=date, command=command, style=_style(style))
+        if as_json:
+            typer.echo(encode(to_json(analysis) | {"files": [str(path) for path in written]}))
+            continue
+        for task in analysis.tasks:
+            console.print(rich_table(accuracy_table(task.curves)))
+            console.print(rich_table(gain_table(task.curves, task.gains, task.level)))
+            for line in sentences(task):
+                console.print(line, markup=False, highlight=False)
+        console.print(f"Wrote {where / 'report.html'} and {len(written) - 1} files beside it.", markup=False)
+
+
+def _style(name: str) -> Style:
+    from quietnn.errors import InvalidConfig
+
+    if name == "screen":
+        return "screen"
+    if name == "paper":
+        return "paper"
+    raise InvalidConfig(f"figure style {name!r} does not exist; choose screen or paper")

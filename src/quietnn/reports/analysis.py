@@ -1,0 +1,181 @@
+"""From run folders to what a reader wants to know: curves, gains with intervals, and plain sentences."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quietnn.records import Record
+from quietnn.reports.curves import Curve, clean_accuracy, curves
+from quietnn.reports.gains import Gain, crossing, gain_db, percent
+from quietnn.reports.methods import REFERENCE, is_oracle
+from quietnn.reports.runs import Run, load_run, with_distinct_names
+from quietnn.reports.tables import interval_text
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class TaskAnalysis:
+    """One task's curves and their gains over ML in the same run.
+
+    Attributes:
+        task: the task's name.
+        level: the accuracy at which gains are read.
+        records: its records.
+        clean: the accuracy without noise and the number of test examples, if known.
+        curves: in the order of tables.
+        references: for each curve the ML curve it is compared with, if there is one.
+        gains: for each curve; None for ML itself and where there is no reference.
+        best: the place of the curve that gains most, oracles aside; None if none gains.
+    """
+
+    task: str
+    level: float
+    records: tuple[Record, ...]
+    clean: tuple[float, int] | None
+    curves: tuple[Curve, ...]
+    references: tuple[Curve | None, ...]
+    gains: tuple[Gain | None, ...]
+    best: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """Several runs read together, grouped by task."""
+
+    runs: tuple[Run, ...]
+    tasks: tuple[TaskAnalysis, ...]
+
+
+def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_resamples: int = 2000) -> Analysis:
+    """Read run folders and measure every method against ML.
+
+    Args:
+        folders: one run folder, or several to be compared.
+        level: the accuracy at which gains are read; by default 0.75 for SST-2 and 0.6 for the rest, as in the paper.
+        num_resamples: bootstrap resamples for each interval.
+
+    Raises:
+        MissingData: for a folder without records.
+        InvalidConfig: for a broken record, or records that contradict each other.
+    """
+    paths = [folders] if isinstance(folders, Path) else list(folders)
+    runs = with_distinct_names([load_run(path) for path in paths])
+    grouped: dict[str, list[Record]] = {}
+    for run in runs:
+        for record in run.records:
+            grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
+    return Analysis(runs, tuple(_analyse_task(task, found, level, num_resamples) for task, found in grouped.items()))
+
+
+def default_level(task: str) -> float:
+    """The accuracy at which the paper reads gains.
+
+    >>> default_level("cifar10/resnet18"), default_level("sst2/minilm")
+    (0.6, 0.75)
+    """
+    return 0.75 if task.startswith("sst2") else 0.6
+
+
+def sentences(task: TaskAnalysis) -> list[str]:
+    """What was found, in words: the clean accuracy, the gains, and every curve that never crosses."""
+    found = []
+    if task.clean is not None:
+        accuracy, examples = task.clean
+        error = 100 * (accuracy * (1 - accuracy) / examples) ** 0.5 if examples else None
+        margin = f" on {examples:,} test examples (standard error {error:.1f} points)" if error is not None else ""
+        found.append(f"Without noise: {100 * accuracy:.2f} %{margin}.")
+    for curve, reference, gain in zip(task.curves, task.references, task.gains, strict=True):
+        at = crossing(curve, task.level)
+        if at.wnr_db is None:
+            found.append(f"{curve.label} {at.reason}.")
+        elif gain is not None and gain.gain_db is not None and reference is not None:
+            found.append(_gain_sentence(curve, reference, gain, gain.gain_db))
+        elif gain is not None:
+            found.append(f"{curve.label} holds {percent(task.level)} down to {at.wnr_db:.2f} dB; {gain.note}.")
+    if not any(curve.method == REFERENCE for curve in task.curves):
+        found.append("No ML curve was measured, so there is nothing to measure gains against.")
+    return found
+
+
+def to_json(analysis: Analysis) -> dict[str, Any]:
+    """The numbers for another program; what does not exist is null, an open interval ends at "inf"."""
+    return {
+        "runs": [{"name": run.name, "folder": str(run.folder), "config": run.config} for run in analysis.runs],
+        "tasks": [
+            {
+                "task": task.task,
+                "level": task.level,
+                "clean_accuracy": task.clean[0] if task.clean else None,
+                "sentences": sentences(task),
+                "curves": [
+                    _curve_json(curve, gain, task.level) for curve, gain in zip(task.curves, task.gains, strict=True)
+                ],
+            }
+            for task in analysis.tasks
+        ],
+    }
+
+
+def _analyse_task(task: str, records: list[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
+    level = default_level(task) if level is None else level
+    found = curves(records)
+    references = tuple(_reference(curve, found) for curve in found)
+    gains = tuple(
+        None
+        if reference is None or curve is reference
+        else gain_db(curve, reference, level, num_resamples=num_resamples, confidence=CONFIDENCE)
+        for curve, reference in zip(found, references, strict=True)
+    )
+    ranked = [
+        (gain.gain_db, -place)
+        for place, (curve, gain) in enumerate(zip(found, gains, strict=True))
+        if gain is not None and gain.gain_db is not None and gain.gain_db > 0 and not is_oracle(curve.method)
+    ]
+    best = -max(ranked)[1] if ranked else None
+    return TaskAnalysis(task, level, tuple(records), clean_accuracy(records), found, references, gains, best)
+
+
+def _reference(curve: Curve, found: Sequence[Curve]) -> Curve | None:
+    """The ML curve of the same run, else the only one there is."""
+    candidates = [other for other in found if other.method == REFERENCE]
+    same = [other for other in candidates if set(other.runs) & set(curve.runs)]
+    if same:
+        return same[0]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _gain_sentence(curve: Curve, reference: Curve, gain: Gain, decibels: float) -> str:
+    more = "less" if decibels >= 0 else "more"
+    interval = f", {percent(CONFIDENCE)} interval {interval_text(gain)}" if gain.low is not None else ""
+    oracle = " It was tuned on test data, so it is a bound and not a result." if is_oracle(curve.method) else ""
+    draws = "one draw" if gain.num_draws == 1 else f"{gain.num_draws} draws"
+    note = f" ({gain.note})" if gain.note else ""
+    return (
+        f"{curve.label} holds {percent(gain.level)} with {abs(decibels):.2f} dB {more} WNR than {reference.label}"
+        f" (gain {decibels:+.2f} dB{interval}, {draws}){note}.{oracle}"
+    )
+
+
+def _curve_json(curve: Curve, gain: Gain | None, level: float) -> dict[str, Any]:
+    at = crossing(curve, level)
+    return {
+        "method": curve.method,
+        "label": curve.label,
+        "runs": list(curve.runs),
+        "num_draws": curve.num_draws,
+        "wnr_db": curve.wnr_db.tolist(),
+        "mean": _numbers(curve.mean),
+        "std": _numbers(curve.std),
+        "counts": curve.counts.tolist(),
+        "crossing_db": at.wnr_db,
+        "crossing_note": at.reason,
+        "gain": None if gain is None else asdict(gain),
+    }
+
+
+def _numbers(values: Any) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
