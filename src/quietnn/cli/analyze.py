@@ -25,8 +25,9 @@ def analyze(
 ) -> None:
     """Turn records into curves, gains in dB with intervals, figures and one web page."""
     from rich.console import Console
+    from rich.text import Text
 
-    from quietnn.cli.table import rich_table
+    from quietnn.cli.table import print_table
     from quietnn.records import encode
     from quietnn.reports.analysis import analyse, sentences, to_json
     from quietnn.reports.tables import accuracy_table, gain_table
@@ -44,8 +45,11 @@ def analyze(
             typer.echo(encode(to_json(analysis) | {"files": [str(path) for path in written]}))
             continue
         for task in analysis.tasks:
-            console.print(rich_table(accuracy_table(task.curves)))
-            console.print(rich_table(gain_table(task.curves, task.gains, task.level)))
+            console.rule(Text(task.task), align="left")
+            print_table(accuracy_table(task.curves), console)
+            console.print()
+            print_table(gain_table(task.curves, task.gains, task.level), console)
+            console.print()
             for line in sentences(task):
                 console.print(line, markup=False, highlight=False)
         console.print(f"Wrote {where / 'report.html'} and {len(written) - 1} files beside it.", markup=False)

@@ -1,26 +1,50 @@
 """A report's table on the terminal."""
 
+from collections.abc import Sequence
+
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from quietnn.reports.tables import Table
 
+_WRAPS = "note"
+_GAP = 2
 
-def rich_table(table: Table) -> RichTable:
-    """The table for a rich console: narrow enough for seven WNRs in 80 columns; cells are text, never markup."""
-    shown = RichTable(
-        title=Text(table.caption),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for index, name in enumerate(table.header):
-        left = index == 0 or name == "note"
-        shown.add_column(Text(name), justify="left" if left else "right", no_wrap=name != "note", overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(Text(cell.replace(" ± ", "±")) for cell in row))
+
+def print_table(table: Table, console: Console) -> None:
+    """Print the table; one too wide for the console continues below, so that no number is ever cut.
+
+    Cells are text, never markup.
+    """
+    console.print(Text(table.caption, style="bold"))
+    cells = [[cell.replace(" ± ", "±") for cell in row] for row in (table.header, *table.rows)]
+    for columns in _blocks(cells, console.width):
+        console.print(_block(cells, columns))
+
+
+def _blocks(cells: Sequence[Sequence[str]], width: int) -> list[list[int]]:
+    """Which columns stand side by side: the first one in every block, the others as they fit."""
+    widths = [max(cell_len(row[column]) for row in cells) + _GAP for column in range(len(cells[0]))]
+    blocks, used = [[0]], widths[0]
+    for column in range(1, len(widths)):
+        needed = min(widths[column], 24) if cells[0][column] == _WRAPS else widths[column]
+        if used + needed > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = widths[0]
+        blocks[-1].append(column)
+        used += needed
+    return blocks
+
+
+def _block(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> RichTable:
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
+    for column in columns:
+        name = cells[0][column]
+        left = column == 0 or name == _WRAPS
+        shown.add_column(Text(name), justify="left" if left else "right", overflow="fold", no_wrap=name != _WRAPS)
+    for row in cells[1:]:
+        shown.add_row(*(Text(row[column]) for column in columns))
     return shown
