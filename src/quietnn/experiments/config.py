@@ -79,6 +79,8 @@ def check_choice(value: str, choices: Sequence[str], name: str) -> None:
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """The value in the type of the field; int is taken for float, a list for a tuple."""
     if isinstance(hint, types.UnionType):
+        if value is None:
+            return None
         hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list | tuple):
@@ -92,7 +94,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def _suggest(word: str, choices: typing.Iterable[str]) -> str:
-    names = list(choices)
+    names = [str(choice) for choice in choices]
     near = difflib.get_close_matches(word, names, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"

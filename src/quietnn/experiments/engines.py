@@ -86,7 +86,7 @@ def _run_in_processes(
                 unit, attempt = crew.busy[pipe]
                 try:
                     kind, content = pipe.recv()
-                except EOFError:
+                except (EOFError, ConnectionResetError):
                     crew.dismiss(pipe)
                     if attempt == MAX_ATTEMPTS:
                         raise QuietnnError(

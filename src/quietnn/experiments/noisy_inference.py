@@ -11,6 +11,7 @@ import quietnn
 from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.transmit import transmit
+from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import check_choice, to_mapping
 from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
@@ -24,6 +25,9 @@ from quietnn.weights import WeightStatistics
 
 CLEAN = "clean"
 """The name under which the network without noise is recorded, at +inf dB."""
+
+EXTENDABLE = ("name", "wnr_db", "methods", "num_draws")
+"""What may change between two sittings of one run; everything else decides the value of a record."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,7 @@ class NoisyInference:
     @property
     def digest(self) -> str:
         """Names what decides a record's value; adding WNRs, draws or methods to a run does not change it."""
-        config = to_mapping(self)
-        return records.digest({k: v for k, v in config.items() if k not in ("name", "wnr_db", "methods", "num_draws")})
+        return records.digest({key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE})
 
     def units(self) -> list["Unit"]:
         """The pieces of work, which may run in any order and place; the clean network first."""
@@ -219,13 +222,9 @@ def _describe(outcome: Outcome, receiver: Receiver | None) -> Record:
             "group_wnr_db": {group: _wnr_db(statistics[group].variance, receiver.noise_variance) for group in chosen},
         }
     trials = [
-        [
-            trial.temperatures.lambda_prime,
-            trial.temperatures.beta,
-            trial.score.accuracy if trial.score else None,
-            trial.score.loss if trial.score else None,
-        ]
-        for trial in outcome.search.trials
+        [point.lambda_prime, point.beta, score and score.accuracy, score and score.loss]
+        for point, score in ((trial.temperatures, trial.score) for trial in outcome.search.trials)
+        if isinstance(point, Temperatures)
     ]
     return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
 

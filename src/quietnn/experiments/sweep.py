@@ -10,7 +10,7 @@ from quietnn import records
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
 from quietnn.experiments.engines import run_units
-from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.noisy_inference import EXTENDABLE, NoisyInference, key_of
 from quietnn.records import Record
 
 RECORDS = "records.jsonl"
@@ -71,7 +71,7 @@ def _check_same_experiment(config: NoisyInference, folder: Path, have: list[Reco
         return
     theirs = json.loads((folder / CONFIG).read_text()) if (folder / CONFIG).exists() else {}
     ours = to_mapping(config)
-    differ = [key for key in ours if key in theirs and theirs[key] != ours[key] and key not in ("name",)]
+    differ = [key for key in ours if key not in EXTENDABLE and key in theirs and theirs[key] != ours[key]]
     raise InvalidConfig(
         f"{folder} holds records of another configuration"
         + (f" ({', '.join(f'{key} was {theirs[key]!r}, is {ours[key]!r}' for key in differ[:3])})" if differ else "")

@@ -13,6 +13,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.tasks.augmentation import random_crop_flip, shrink
 from quietnn.tasks.base import Examples, logits_of
 from quietnn.tasks.fit import Plan, Progress, decay_groups, fit, ignore_progress, one_cycle
+from quietnn.tasks.noise_injection import noisy_logits
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def train_classifier(
     recipe: ImageRecipe,
     prepare: Callable[[Tensor], Tensor],
     run_dir: Path,
+    weight_noise_db: float | None = None,
     resume: bool = True,
     on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> dict[str, Tensor]:
@@ -93,6 +95,7 @@ def train_classifier(
         recipe: how to train.
         prepare: turns uint8 images into the floats the network expects.
         run_dir: folder of the run's checkpoints.
+        weight_noise_db: if given, every step sees the weights through noise at this WNR.
         resume: continue what is in `run_dir`, else start over.
         on_progress: called after every step.
     """
@@ -104,9 +107,11 @@ def train_classifier(
     )
 
     def loss(network: nn.Module, batch: Examples) -> Tensor:
-        return functional.cross_entropy(
-            logits_of(network, batch.inputs), batch.labels, label_smoothing=recipe.label_smoothing
-        )
+        if weight_noise_db is None:
+            logits = logits_of(network, batch.inputs)
+        else:
+            logits = noisy_logits(network, batch.inputs, wnr_db=weight_noise_db)
+        return functional.cross_entropy(logits, batch.labels, label_smoothing=recipe.label_smoothing)
 
     plan = Plan(
         num_epochs=recipe.num_epochs,
@@ -118,6 +123,8 @@ def train_classifier(
         ema_decay=recipe.ema_decay,
     )
     settings: dict[str, Any] = {**asdict(recipe), "num_images": len(images)}
+    if weight_noise_db is not None:
+        settings["weight_noise_db"] = weight_noise_db
     return fit(model, optimizer, plan, run_dir=run_dir, recipe=settings, resume=resume, on_progress=on_progress)
 
 

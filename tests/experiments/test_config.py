@@ -1,0 +1,80 @@
+"""Configurations say what is wrong with them, and nothing runs until they are right."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.experiments.config import from_mapping, load_config, to_mapping
+from quietnn.experiments.noisy_inference import NoisyInference
+
+GOOD = 'name = "x"\ntask = "digits"\nwnr_db = [0, 2.5]\nmethods = ["ml"]\n'
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def test_values_reach_their_fields_with_their_types(tmp_path: Path) -> None:
+    config = load_config(NoisyInference, write(tmp_path, GOOD))
+    assert config.wnr_db == (0.0, 2.5)
+    assert all(isinstance(value, float) for value in config.wnr_db)
+    assert from_mapping(NoisyInference, to_mapping(config), source="itself") == config
+
+
+def test_presets_and_overrides_replace_keys_in_that_order(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD + "num_draws = 2\n[presets.paper]\nnum_draws = 20\nseed = 7\n")
+    assert load_config(NoisyInference, path).num_draws == 2
+    paper = load_config(NoisyInference, path, preset="paper", overrides=["seed=8", "wnr_db=[inf]"])
+    assert (paper.num_draws, paper.seed, paper.wnr_db) == (20, 8, (math.inf,))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD + "num_drawz = 3", "did you mean 'num_draws'"),
+        (GOOD.replace("wnr_db", "wnrdb"), "did you mean 'wnr_db'"),
+        (GOOD.replace('"ml"', '"mmsepb"'), "did you mean 'mmse_pb'"),
+        (GOOD.replace("[0, 2.5]", "0"), "square brackets"),
+        (GOOD.replace("[0, 2.5]", '["a"]'), "give a float"),
+        (GOOD.replace("[0, 2.5]", "[nan]"), "nan"),
+        (GOOD.replace("[0, 2.5]", "[]"), "at least one"),
+        (GOOD + "num_draws = true", "give a int"),
+        (GOOD + "num_draws = 0", "1 or more"),
+        (GOOD + 'search = "resnets"', "did you mean 'resnet'"),
+        (GOOD + 'criterion = "los"', "did you mean 'loss'"),
+        (GOOD.replace('"ml"', '"mmse_pb_reused"'), "reuse_wnr_db"),
+        ("name = ", "not valid TOML"),
+        ('task = "digits"', "'name' is missing"),
+    ],
+)
+def test_a_bad_configuration_names_the_key_and_the_remedy(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(QuietnnError, match=re.escape(words)):
+        load_config(NoisyInference, write(tmp_path, text))
+
+
+def test_a_missing_file_or_preset_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingData, match=r"nowhere\.toml"):
+        load_config(NoisyInference, tmp_path / "nowhere.toml")
+    with pytest.raises(InvalidConfig, match="did you mean 'laptop'"):
+        load_config(NoisyInference, write(tmp_path, GOOD + "[presets.laptop]\nseed = 1"), preset="labtop")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_is_valid_with_each_of_its_presets(path: Path) -> None:
+    presets = tomllib.loads(path.read_text()).get("presets", {})
+    for preset in [None, *presets]:
+        load_config(NoisyInference, path, preset=preset)
+
+
+def test_the_digest_changes_with_what_decides_a_value_only(tmp_path: Path) -> None:
+    config = load_config(NoisyInference, write(tmp_path, GOOD))
+    more = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["num_draws=9", 'methods=["ml", "mmse"]'])
+    other = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["num_tuning_examples=10"])
+    assert config.digest == more.digest != other.digest

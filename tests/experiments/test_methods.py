@@ -1,0 +1,85 @@
+"""The methods of a sweep on the embedded digits."""
+
+import pytest
+import torch
+
+from quietnn.channels.transmit import transmit
+from quietnn.errors import InvalidConfig
+from quietnn.experiments.methods import METHODS, Receiver, Search
+from quietnn.tasks.digits import digits_task
+
+TASK = digits_task()
+
+
+def receiver(wnr_db: float = 6.0, **options: object) -> Receiver:
+    observation = transmit(TASK.load_model(), wnr_db=wnr_db, seed=1)
+    return Receiver(
+        observation.received, observation.noise_variance, TASK.tuning_examples(50, 1), TASK.evaluate, **options
+    )
+
+
+def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("mmse_pb_oracle", "mmse_pb_reused")])
+def test_a_method_leaves_the_received_network_alone_and_normalisation_too(name: str) -> None:
+    given = receiver()
+    before = state(given.model)
+    outcome = METHODS[name](given)
+    after = state(given.model)
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    denoised = state(outcome.model)
+    assert all(torch.equal(before[key], denoised[key]) for key in before if ".bn" in key or key.startswith("bn"))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("mmse_pb_oracle", "mmse_pb_reused")])
+def test_without_noise_every_method_returns_the_weights_bit_for_bit(name: str) -> None:
+    given = receiver(wnr_db=float("inf"))
+    estimate = state(METHODS[name](given).model)
+    assert all(torch.equal(tensor, estimate[key]) for key, tensor in state(TASK.load_model()).items())
+
+
+def test_on_its_own_examples_each_wider_search_is_not_worse() -> None:
+    given = receiver()
+    ml = TASK.evaluate(given.model, given.tuning)
+    whole = given.whole_search.best.score
+    layers = given.layerwise_search.best.score
+    assert whole is not None
+    assert layers is not None
+    assert (whole.accuracy, -whole.loss) >= (ml.accuracy, -ml.loss)
+    assert layers.loss <= whole.loss * (1 + 1e-6)
+
+
+def test_the_cost_is_counted_in_passes_over_the_tuning_examples() -> None:
+    given = receiver()
+    assert METHODS["mmse"](given).num_passes == 0
+    assert 2 < METHODS["mmse_pb"](given).num_passes <= 25
+    assert METHODS["mmse_pb_layerwise"](given).num_passes == len(given.whole_search.trials) + len(
+        given.layerwise_search.trials
+    )
+
+
+def test_the_authors_grid_and_convention_can_be_asked_for() -> None:
+    given = receiver(search=Search(whole="resnet", criterion="accuracy-only", form="zero-mean"))
+    assert METHODS["mmse_pb"](given).num_passes == 276
+    assert METHODS["mmse_p"](given).num_passes == 12
+
+
+def test_an_oracle_needs_test_examples_and_a_reuse_its_reference() -> None:
+    with pytest.raises(InvalidConfig, match="oracle"):
+        METHODS["mmse_pb_oracle"](receiver())
+    with pytest.raises(InvalidConfig, match="reuse_wnr_db"):
+        METHODS["mmse_pb_reused"](receiver())
+    test = TASK.test_examples(100)
+    given = receiver(oracle=test)
+    oracle = METHODS["mmse_pb_oracle"](given)
+    assert oracle.search is not None
+    assert oracle.search.best.score == TASK.evaluate(oracle.model, test)
+
+
+def test_reused_temperatures_past_the_pole_fall_back_to_the_weights_as_they_came() -> None:
+    high, low = receiver(wnr_db=10.0), receiver(wnr_db=-20.0, reference=lambda: high)
+    assert METHODS["mmse_pb_reused"](receiver(wnr_db=10.0, reference=lambda: high)).search is high.whole_search
+    if high.whole_search.temperatures.lambda_prime > 1.01:
+        assert METHODS["mmse_pb_reused"](low).model is low.model

@@ -1,0 +1,58 @@
+"""The Ray engine, for real: a local cluster, and a worker of it killed in the middle."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from quietnn.errors import MissingData
+from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.sweep import sweep
+from quietnn.records import Record
+
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::FutureWarning:ray")]
+ray = pytest.importorskip("ray", reason="the [ray] extra is not installed")
+
+CONFIG = NoisyInference(
+    "mini", "digits", (4.0, 8.0), ("ml", "mmse_pb"), num_draws=3, num_tuning_examples=20, num_test_examples=50
+)
+
+
+def without_times(found: list[Record]) -> list[Record]:
+    plain = [{key: value for key, value in record.items() if key != "seconds"} for record in found]
+    return sorted(plain, key=lambda record: str(key_of(record)))
+
+
+def ray_workers() -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                title = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if title.startswith(b"ray::_run_unit"):
+                found.append(int(entry.name))
+    return found
+
+
+def test_ray_makes_the_same_records_even_when_a_worker_is_killed(tmp_path: Path) -> None:
+    expected = without_times(sweep(CONFIG, tmp_path / "inline", engine="inline"))
+    killed: list[int] = []
+
+    def kill_one(record: Record, done: int, total: int) -> None:
+        workers = ray_workers()
+        if not killed and workers:
+            os.kill(workers[0], signal.SIGKILL)
+            killed.append(workers[0])
+
+    found = sweep(CONFIG, tmp_path / "ray", engine="ray", num_workers=2, on_record=kill_one)
+    assert killed, "no Ray worker was seen at work"
+    assert without_times(found) == expected
+
+
+def test_an_error_in_a_ray_task_reaches_the_caller_as_it_was(tmp_path: Path) -> None:
+    config = NoisyInference("none", "cifar10/resnet20", (4.0,), ("ml",))
+    with pytest.raises(MissingData):
+        sweep(config, tmp_path / "run", engine="ray", num_workers=1, data_dir=tmp_path / "nothing")

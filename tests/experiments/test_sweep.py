@@ -1,0 +1,120 @@
+"""A sweep ends with the same records whatever the engine and however often it was killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quietnn import records
+from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.sweep import sweep
+from quietnn.records import Record
+
+CONFIG = """
+name = "mini"
+task = "digits"
+wnr_db = [4, 8]
+num_draws = 3
+methods = ["ml", "mmse", "mmse_pb"]
+num_tuning_examples = 20
+num_test_examples = 50
+"""
+SMALL = NoisyInference(
+    "mini", "digits", (4.0, 8.0), ("ml", "mmse", "mmse_pb"), num_draws=3, num_tuning_examples=20, num_test_examples=50
+)
+
+
+def without_times(found: list[Record]) -> list[Record]:
+    plain = [{key: value for key, value in record.items() if key != "seconds"} for record in found]
+    return sorted(plain, key=lambda record: str(key_of(record)))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    return without_times(sweep(SMALL, tmp_path_factory.mktemp("whole"), engine="inline"))
+
+
+def test_one_record_for_each_wnr_draw_and_method_and_one_for_the_clean_network(uninterrupted: list[Record]) -> None:
+    assert len(uninterrupted) == 2 * 3 * 3 + 1
+    clean = [record for record in uninterrupted if record["method"] == "clean"]
+    assert [record["wnr_db"] for record in clean] == [float("inf")]
+    assert {record["config"] for record in uninterrupted} == {SMALL.digest}
+
+
+def test_run_yields_the_same_records_without_a_folder(uninterrupted: list[Record]) -> None:
+    assert without_times(list(SMALL.run())) == uninterrupted
+
+
+def test_worker_processes_make_the_same_records(tmp_path: Path, uninterrupted: list[Record]) -> None:
+    assert without_times(sweep(SMALL, tmp_path, engine="processes", num_workers=2)) == uninterrupted
+
+
+def test_a_killed_worker_process_is_replaced(tmp_path: Path, uninterrupted: list[Record]) -> None:
+    killed: list[int] = []
+
+    def kill_one(record: Record, done: int, total: int) -> None:
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        workers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        if not killed and workers:
+            os.kill(workers[0], signal.SIGKILL)
+            killed.append(workers[0])
+
+    found = sweep(SMALL, tmp_path, engine="processes", num_workers=2, on_record=kill_one)
+    assert killed
+    assert without_times(found) == uninterrupted == without_times(records.read(tmp_path / "records.jsonl"))
+
+
+def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice(
+    tmp_path: Path, uninterrupted: list[Record]
+) -> None:
+    (tmp_path / "mini.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "quietnn.cli.main", "sweep", str(tmp_path / "mini.toml")]
+    command += ["--out", str(tmp_path / "run"), "--engine", "inline"]
+    path = tmp_path / "run" / "records.jsonl"
+    moments = random.Random(0)
+    for _ in range(10):
+        before = len(records.read(path))
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        # Wait for the run to be under way, so that the kill hits the work and not the imports.
+        while len(records.read(path)) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0.0, 0.15))
+        process.kill()
+        process.wait()
+    subprocess.run(command, check=True, capture_output=True)
+    assert without_times(records.read(path)) == uninterrupted
+
+
+def test_a_run_can_be_extended_but_not_changed(tmp_path: Path, uninterrupted: list[Record]) -> None:
+    first = NoisyInference("mini", "digits", (4.0,), ("ml",), num_draws=1, num_tuning_examples=20, num_test_examples=50)
+    sweep(first, tmp_path, engine="inline")
+    made: list[Record] = []
+    found = sweep(SMALL, tmp_path, engine="inline", on_record=lambda record, done, total: made.append(record))
+    assert without_times(found) == uninterrupted
+    assert len(made) == len(uninterrupted) - 2
+    other = NoisyInference("mini", "digits", (4.0,), ("ml",), num_tuning_examples=10, num_test_examples=50)
+    with pytest.raises(InvalidConfig, match="num_tuning_examples was 20, is 10"):
+        sweep(other, tmp_path, engine="inline")
+    assert len(records.read(tmp_path / "records.jsonl")) == len(uninterrupted)
+
+
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_missing_data_is_a_clear_error_and_writes_no_record(tmp_path: Path, engine: str) -> None:
+    config = NoisyInference("none", "cifar10/resnet20", (4.0,), ("ml",))
+    with pytest.raises(MissingData):
+        sweep(config, tmp_path / "run", engine=engine, data_dir=tmp_path / "nothing")
+    assert not (tmp_path / "run" / "records.jsonl").exists()
+
+
+def test_unknown_engines_and_too_few_workers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(QuietnnError, match="inline, processes, ray"):
+        sweep(SMALL, tmp_path, engine="threads")
+    with pytest.raises(QuietnnError, match="0 workers"):
+        sweep(SMALL, tmp_path, num_workers=0)
