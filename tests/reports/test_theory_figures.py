@@ -17,7 +17,7 @@ def run() -> list[records.Record]:
     return list(TheoryChecks(num_samples=200, num_random=0).run())
 
 
-def test_figures_are_drawn_from_the_file_without_torch_and_are_the_same_each_time(
+def test_figures_are_drawn_from_the_file_alone_and_are_the_same_each_time(
     run: list[records.Record], tmp_path: Path
 ) -> None:
     path = tmp_path / "records.jsonl"

@@ -73,7 +73,8 @@ def _table(checks: Sequence[Record]) -> Any:
 
 def _coloured(z: float) -> str:
     """Beyond four standard errors the two disagree."""
-    return f"[red]{z:+.1f}[/]" if abs(z) > 4 else f"{z:+.1f}"
+    text = f"{z:+.1f}" if abs(z) < 100 else f"{z:+.0f}"
+    return f"[red]{text}[/]" if abs(z) > 4 else text
 
 
 def _write_records(path: Path, records: Sequence[Record]) -> None:

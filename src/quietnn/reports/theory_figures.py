@@ -38,6 +38,8 @@ def draw_theory_figures(records: Sequence[Record], directory: Path) -> list[Path
     with mpl.rc_context(_STYLE):
         for name, draw in FIGURES.items():
             figure = draw(records)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, not again for every file
             for suffix in ("png", "svg"):
                 path = directory / f"{name}.{suffix}"
                 _save(figure, path)
