@@ -13,7 +13,7 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples
 from quietnn.theory.family import Form
-from quietnn.tuning.coarse_to_fine import coarse_to_fine
+from quietnn.tuning.coarse_to_fine import coarse_to_fine, even_grid
 from quietnn.tuning.grid import AUTHORS_GRIDS, search_grid
 from quietnn.tuning.layerwise import search_layerwise, start_from
 from quietnn.tuning.result import TuningResult
@@ -22,8 +22,9 @@ from quietnn.tuning.steps import Scale
 from quietnn.tuning.tune import Judge
 from quietnn.weights import WeightStatistics
 
-SEARCHES = ("coarse-to-fine", *AUTHORS_GRIDS)
-"""How the whole-model temperatures are searched: 25 points fitted to the noise, or one of the authors' grids."""
+SEARCHES = ("coarse-to-fine", "even-grid", *AUTHORS_GRIDS)
+"""How the whole-model temperatures are searched: 25 points fitted to the noise, the full grid of the same steps,
+or one of the authors' grids."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ class Receiver:
         score = self._judge.for_reception(self.whole)
         if self.search.whole == "coarse-to-fine":
             return coarse_to_fine(score, self.scale, with_beta=with_beta, criterion=self.search.criterion)
-        grid = [point for point in AUTHORS_GRIDS[self.search.whole] if with_beta or point.beta == 0]
+        grid = even_grid(self.scale) if self.search.whole == "even-grid" else AUTHORS_GRIDS[self.search.whole]
+        grid = tuple(point for point in grid if with_beta or point.beta == 0)
         return search_grid(score, grid, criterion=self.search.criterion)
 
 

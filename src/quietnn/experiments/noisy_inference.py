@@ -46,7 +46,7 @@ class NoisyInference:
         seed: of the first draw.
         num_tuning_examples: `kappa`.
         num_test_examples: size of the fixed test subset; left out, all of them.
-        search: `"coarse-to-fine"` (25 points) or one of the authors' grids.
+        search: `"coarse-to-fine"` (25 points), `"even-grid"` (144), or one of the authors' grids.
         criterion: `"accuracy"` with ties broken by loss, `"accuracy-only"`, or `"loss"`.
         layerwise_criterion: the same for the layerwise search.
         layerwise_sweeps: how often the layerwise search visits every layer.

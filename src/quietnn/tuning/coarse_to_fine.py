@@ -9,10 +9,23 @@ from quietnn.tuning.grid import try_each
 from quietnn.tuning.result import Criterion, TuningResult
 from quietnn.tuning.score import Score
 from quietnn.tuning.steps import Scale
+from quietnn.weights import WeightStatistics
 
 COARSE_THETAS = 5
 MAX_THETA = 1.4
 MAX_SHIFT = 0.2
+
+
+def even_grid(scale: Scale, *, num_thetas: int = 13, num_shifts: int = 11) -> tuple[Temperatures, ...]:
+    """The full grid that `coarse_to_fine` saves most of: even steps in `(theta, shift)`, with ML among them.
+
+    >>> scale = Scale(WeightStatistics(mean=0.0, variance=1.0, num_weights=10), noise_variance=1.0)
+    >>> len(even_grid(scale)), ML in even_grid(scale)
+    (144, True)
+    """
+    thetas = np.linspace(scale.smallest_theta, MAX_THETA, num_thetas).tolist()
+    shifts = np.linspace(-MAX_SHIFT, MAX_SHIFT, num_shifts).tolist()
+    return tuple(dict.fromkeys([ML, *(scale.temperatures(theta, shift) for theta in thetas for shift in shifts)]))
 
 
 def coarse_to_fine(
