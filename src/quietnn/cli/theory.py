@@ -51,7 +51,12 @@ def _table(checks: Sequence[Record]) -> Any:
     from rich import box
     from rich.table import Table
 
-    table = Table(title="Closed form against Monte Carlo; z is in standard errors", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="Closed form against Monte Carlo; z is in standard errors",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("setting", no_wrap=True)
     for name in ("closed", "Monte Carlo", "z", "printed", "z"):
         table.add_column(name, justify="right", no_wrap=True)
