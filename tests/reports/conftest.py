@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from quietnn import records as store
 from quietnn.records import Record
@@ -48,7 +49,7 @@ def trials(wnr_db: float, generator: np.random.Generator, num_examples: int) -> 
     return found
 
 
-def make_records(
+def synthetic_records(
     *,
     run: str = "digits",
     task: str = "digits",
@@ -94,10 +95,26 @@ def _tuning(method: str, wnr_db: float, generator: np.random.Generator, size: in
     return chosen | {"trials": found, "num_passes": len(found), "seconds": 1.9}
 
 
-def write_run(folder: Path, found: Sequence[Record], **config: Any) -> Path:
+def run_folder(folder: Path, found: Sequence[Record], **config: Any) -> Path:
     """A run folder as a sweep leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
     store.append(folder / "records.jsonl", found)
     settings = {"name": found[0]["run"], "task": found[0]["task"], "seed": 0, "num_draws": 5, "methods": list(SHIFTS)}
     (folder / "config.json").write_text(json.dumps(settings | config))
     return folder
+
+
+@pytest.fixture
+def make_records() -> Callable[..., list[Record]]:
+    return synthetic_records
+
+
+@pytest.fixture
+def write_run() -> Callable[..., Path]:
+    return run_folder
+
+
+@pytest.fixture(scope="session")
+def full_records() -> tuple[Record, ...]:
+    """A run with every method, trials and layers; read it, never change it."""
+    return tuple(synthetic_records(wnrs=(-10.0, -8.0, -6.0, -4.0, -2.0), num_draws=3))

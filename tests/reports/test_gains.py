@@ -1,0 +1,142 @@
+"""Crossings and gains against curves whose answers are known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quietnn.errors import InvalidConfig
+from quietnn.reports.curves import Curve, make_curve
+from quietnn.reports.gains import crossing, gain_db
+
+WNRS = np.arange(-12.0, 13.0, 2.0)
+
+
+def ramp(shift: float, *, draws: tuple[float, ...] = (0.0,), method: str = "ml") -> Curve:
+    """A straight rise from 0 to 1 over 40 dB, so that interpolation is exact; each draw moves it."""
+    return make_curve(method, WNRS.tolist(), [((WNRS + 20 + shift + draw) / 40).tolist() for draw in draws])
+
+
+@given(shift=st.floats(-3, 3), level=st.floats(0.4, 0.6))
+def test_a_straight_curve_crosses_where_its_equation_says(shift: float, level: float) -> None:
+    assert crossing(ramp(shift), level).wnr_db == pytest.approx(40 * level - 20 - shift, abs=1e-9)
+
+
+@given(ours=st.floats(-3, 3), theirs=st.floats(-3, 3), level=st.floats(0.4, 0.6))
+def test_the_gain_is_the_shift_between_the_curves(ours: float, theirs: float, level: float) -> None:
+    gain = gain_db(ramp(ours), ramp(theirs), level)
+    assert gain.gain_db == pytest.approx(ours - theirs, abs=1e-9)
+    assert (gain.low, gain.high, gain.note) == (None, None, "one draw, so no interval")
+
+
+def test_of_several_falls_the_one_at_the_highest_wnr_counts() -> None:
+    curve = make_curve("ml", [0, 1, 2, 3, 4], [[0.7, 0.4, 0.7, 0.5, 0.9]])
+    assert crossing(curve, 0.6).wnr_db == pytest.approx(3.25)
+
+
+def test_a_point_exactly_at_the_level_holds_it() -> None:
+    assert crossing(make_curve("ml", [0, 1, 2], [[0.2, 0.6, 0.8]]), 0.6).wnr_db == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "reason"),
+    [
+        ([0.1, 0.2, 0.3], "never reaches 60 %"),
+        ([0.7, 0.8, 0.9], "stays above 60 % down to -4 dB"),
+        ([0.1, 0.8, 0.5], "is below 60 % at 0 dB, the highest WNR measured"),
+        ([math.nan, math.nan, math.nan], "has no results"),
+    ],
+)
+def test_a_curve_that_does_not_cross_says_why(accuracies: list[float], reason: str) -> None:
+    found = crossing(make_curve("ml", [-4, -2, 0], [accuracies]), 0.6)
+    assert (found.wnr_db, found.reason) == (None, reason)
+
+
+def test_the_paired_interval_of_curves_that_move_together_has_no_width() -> None:
+    draws = (-0.8, -0.1, 0.3, 0.9)
+    gain = gain_db(ramp(1.5, draws=draws), ramp(0.0, draws=draws), 0.5)
+    assert gain.gain_db == pytest.approx(1.5)
+    assert (gain.low, gain.high) == (pytest.approx(1.5), pytest.approx(1.5))
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(300):
+        ours = ramp(1.0, draws=tuple(generator.normal(0, 0.8, size=20)))
+        theirs = ramp(0.0, draws=tuple(generator.normal(0, 0.8, size=20)))
+        gain = gain_db(ours, theirs, 0.5, num_resamples=400)
+        assert gain.low is not None
+        assert gain.high is not None
+        hits += gain.low <= 1.0 <= gain.high
+    assert 0.88 <= hits / 300 <= 0.98
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    generator = np.random.default_rng(2)
+    ours, theirs = (ramp(shift, draws=tuple(generator.normal(size=12))) for shift in (1.0, 0.0))
+    assert gain_db(ours, theirs, 0.5, seed=3) == gain_db(ours, theirs, 0.5, seed=3)
+    assert gain_db(ours, theirs, 0.5, seed=3) != gain_db(ours, theirs, 0.5, seed=4)
+
+
+def test_resamples_that_do_not_cross_are_counted_and_open_the_interval() -> None:
+    ours = make_curve("mmse_pb", [0, 2], [[0.3, 0.9], [0.65, 0.9]])
+    theirs = make_curve("ml", [0, 2], [[0.2, 0.8], [0.3, 0.8]])
+    gain = gain_db(ours, theirs, 0.6)
+    assert gain.gain_db is not None
+    assert gain.low is not None
+    assert gain.low < gain.gain_db
+    assert gain.high == math.inf
+    count = int(gain.note.split()[1])
+    assert gain.note == f"in {count} of 2000 resamples a curve does not cross"
+    assert 400 < count < 600
+
+
+def test_a_gain_that_cannot_be_read_keeps_its_bound() -> None:
+    strong = make_curve("mmse_pb", [0, 2, 4], [[0.7, 0.8, 0.9]])
+    middle = make_curve("ml", [0, 2, 4], [[0.2, 0.4, 0.8]])
+    weak = make_curve("ml", [0, 2, 4], [[0.1, 0.2, 0.3]])
+    above = gain_db(strong, middle, 0.6)
+    assert (above.gain_db, above.low, above.high) == (None, None, None)
+    assert above.note == "MMSE_pb stays above 60 % down to 0 dB; gain above 3.00 dB"
+    assert gain_db(make_curve("mmse", [0, 2, 4], [[0.2, 0.4, 0.8]]), weak, 0.6).note == (
+        "ML never reaches 60 %; gain above 1.00 dB"
+    )
+
+
+def test_curves_are_compared_where_both_were_measured_and_the_rest_is_named() -> None:
+    ours = make_curve("mmse_pb", [-4, 0, 2, 4], [[0.0, 0.2, 0.5, 0.8], [0.0, 0.2, math.nan, 0.8]])
+    theirs = make_curve("ml", [0, 2, 4, 6], [[0.1, 0.4, 0.7, 0.9], [0.1, 0.0, 0.7, 0.9], [0.1, 0.4, 0.7, 0.9]])
+    gain = gain_db(ours, theirs, 0.6)
+    assert gain.num_draws == 2
+    assert gain.gain_db == pytest.approx((2 + 2 * 0.2 / 0.3) - (2 + 2 * 0.1 / 0.3))
+    assert "not measured for both at -4, 6 dB" in gain.note
+    assert "2 draws in common of 2 and 3" in gain.note
+    assert "1 of 6 cells missing" in gain.note
+
+
+def test_a_resample_without_a_cell_goes_straight_past_it() -> None:
+    gaps = [[0.0, math.nan, 0.8], [0.0, 0.4, 0.8]]
+    gain = gain_db(make_curve("a", [0, 1, 2], gaps), make_curve("ml", [0, 1, 2], gaps), 0.6)
+    assert (gain.gain_db, gain.low, gain.high) == (0.0, 0.0, 0.0)
+
+
+def test_nothing_in_common_is_said() -> None:
+    gain = gain_db(make_curve("mmse", [0], [[0.5]]), make_curve("ml", [2], [[0.5]]), 0.6)
+    assert gain.gain_db is None
+    assert gain.note.startswith("nothing measured for both; not measured for both at 0, 2 dB")
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 60.0, math.nan])
+def test_a_level_is_an_accuracy(level: float) -> None:
+    with pytest.raises(InvalidConfig, match=r"60 % is 0\.6"):
+        crossing(ramp(0.0), level)
+
+
+def test_confidence_and_resamples_have_limits() -> None:
+    with pytest.raises(InvalidConfig, match=r"confidence 95 and num_resamples 2000"):
+        gain_db(ramp(0.0), ramp(0.0), 0.5, confidence=95)
+    with pytest.raises(InvalidConfig, match=r"num_resamples 0"):
+        gain_db(ramp(0.0), ramp(0.0), 0.5, num_resamples=0)

@@ -1,0 +1,19 @@
+"""Names and looks of methods."""
+
+from quietnn.reports.methods import METHODS, rank, style_of
+
+
+def test_no_two_known_methods_look_alike_in_colour_or_in_grey() -> None:
+    assert len({look.colour for look in METHODS.values()}) == len(METHODS)
+    assert len({look.marker for look in METHODS.values()}) == len(METHODS)
+    assert len({look.label for look in METHODS.values()}) == len(METHODS)
+
+
+def test_an_oracle_is_always_called_one() -> None:
+    assert all("oracle" in style_of(name).label for name in ("mmse_pb_oracle", "calibration_oracle"))
+
+
+def test_an_unknown_method_goes_by_its_name_and_comes_last() -> None:
+    assert style_of("brand_new") == style_of("brand_new")
+    assert style_of("brand_new").label == "brand_new"
+    assert rank("brand_new") > max(map(rank, METHODS))
