@@ -1,6 +1,7 @@
 """SST-2 with a tiny transformers classifier: load, score, fine-tune, resume."""
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,3 +110,9 @@ def test_an_unknown_encoder_lists_the_places(data_dir: Path) -> None:
         load_task("sst2/huge", data_dir=data_dir)
     with pytest.raises(MissingData, match="a pretrained encoder called 'huge'"):
         train_task("sst2/huge", data_dir=data_dir, recipe=RECIPE)
+
+
+def test_without_transformers_the_extra_is_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingData, match=r"pip install 'quietnn\[hf\]'"):
+        load_classifier(data_dir / "tiny")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from quietnn.tasks.base import Examples, Task, sample
-from quietnn.tasks.cifar10 import LabelledImages, Split, load_cifar10
+from quietnn.tasks.cifar10 import BINARY, PYTHON, LabelledImages, Layout, Split, load_cifar10
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.normalisation import METADATA_KEY, InputNormalisation, parse_normalisation
 from quietnn.tasks.weights_file import load_weights
@@ -21,7 +21,13 @@ def weights_path(architecture: str, data_dir: Path) -> Path:
     return data_dir / "weights" / f"{architecture}-cifar10.safetensors"
 
 
-def cifar10_task(architecture: str, *, data_dir: Path, weights: Path | None = None) -> Task:
+def cifar10_task(
+    architecture: str,
+    *,
+    data_dir: Path,
+    weights: Path | None = None,
+    layouts: tuple[Layout, ...] = (BINARY, PYTHON),
+) -> Task:
     """CIFAR-10 with a network of `IMAGE_MODELS` and its clean weights.
 
     The weights file says how its network wants images normalised (`input_normalisation` in the metadata:
@@ -31,6 +37,7 @@ def cifar10_task(architecture: str, *, data_dir: Path, weights: Path | None = No
         architecture: a key of `IMAGE_MODELS`.
         data_dir: holds the data set and, under `weights/`, the weights.
         weights: another safetensors file.
+        layouts: the forms of the data set to look for.
     """
     path = weights or weights_path(architecture, data_dir)
     # Read at once, so that weights that do not fit are refused now and not in the middle of a sweep.
@@ -39,7 +46,7 @@ def cifar10_task(architecture: str, *, data_dir: Path, weights: Path | None = No
 
     @cache
     def split(name: Split) -> LabelledImages:
-        return load_cifar10(data_dir, name)
+        return load_cifar10(data_dir, name, layouts=layouts)
 
     def load_model() -> nn.Module:
         return deepcopy(clean).eval()
