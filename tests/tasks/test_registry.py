@@ -30,7 +30,7 @@ def test_an_encoder_needs_a_name() -> None:
 
 
 def test_missing_weights_name_the_place(tmp_path: Path) -> None:
-    with pytest.raises(MissingData, match=r"weights/resnet18-cifar10\.safetensors"):
+    with pytest.raises(MissingData, match=r"weights/resnet18-cifar10\.safetensors\n.*quietnn train cifar10/resnet18"):
         load_task("cifar10/resnet18", data_dir=tmp_path)
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from quietnn.tasks.base import Examples, Task, sample
 from quietnn.tasks.cifar10 import BINARY, PYTHON, LabelledImages, Layout, Split, load_cifar10
+from quietnn.tasks.data_dir import missing
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.normalisation import METADATA_KEY, InputNormalisation, parse_normalisation
 from quietnn.tasks.weights_file import load_weights
@@ -40,6 +41,9 @@ def cifar10_task(
         layouts: the forms of the data set to look for.
     """
     path = weights or weights_path(architecture, data_dir)
+    if not path.is_file():
+        remedy = f"Train them with: quietnn train cifar10/{architecture}, or name a file with --weights."
+        raise missing(f"a file with the weights of {architecture}", [path], remedy)
     # Read at once, so that weights that do not fit are refused now and not in the middle of a sweep.
     clean = IMAGE_MODELS[architecture]()
     normalisation = parse_normalisation(load_weights(clean, path).get(METADATA_KEY, "none"))
