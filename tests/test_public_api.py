@@ -36,3 +36,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     program = f"import sys, quietnn; print(*[name for name in {HEAVY} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert loaded.split() == []
+
+
+def test_reports_theory_and_help_start_without_torch() -> None:
+    code = "import sys, quietnn, quietnn.reports.write, quietnn.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="denoize"):
+        quietnn.denoize  # noqa: B018
