@@ -50,7 +50,7 @@ def test_gains_stand_beside_the_wnr_they_come_from() -> None:
     assert table.header[3] == "95 % interval"
     assert table.rows == (
         ("ML", "6.00", "–", "–", "2", ""),
-        ("MMSE_pb", "5.00", "+1.00", "1.00 to 1.00", "2", ""),
+        ("MMSE_pb", "5.00", "+1.00", "1.00 to 1.00", "2", "interval covers at most 50 %"),
         ("MMSE", "–", "–", "–", "2", "MMSE never reaches 60 %"),
     )
 

@@ -50,7 +50,7 @@ class Analysis:
     tasks: tuple[TaskAnalysis, ...]
 
 
-def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_resamples: int = 2000) -> Analysis:
+def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
     """Read run folders and measure every method against ML.
 
     Args:
@@ -153,10 +153,10 @@ def _gain_sentence(curve: Curve, reference: Curve, gain: Gain, decibels: float) 
     interval = f", {percent(CONFIDENCE)} interval {interval_text(gain)}" if gain.low is not None else ""
     oracle = " It was tuned on test data, so it is a bound and not a result." if is_oracle(curve.method) else ""
     draws = "one draw" if gain.num_draws == 1 else f"{gain.num_draws} draws"
-    note = f" ({gain.note})" if gain.note else ""
+    note = f"; {gain.note}" if gain.note else ""
     return (
         f"{curve.label} holds {percent(gain.level)} with {abs(decibels):.2f} dB {more} WNR than {reference.label}"
-        f" (gain {decibels:+.2f} dB{interval}, {draws}){note}.{oracle}"
+        f" (gain {decibels:+.2f} dB{interval}, {draws}{note}).{oracle}"
     )
 
 

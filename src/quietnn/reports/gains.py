@@ -1,11 +1,13 @@
 """The WNR that holds an accuracy, and the decibels one curve gains over another, with a bootstrap interval."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from quietnn.errors import InvalidConfig
 from quietnn.reports.curves import Curve, FloatArray
+from quietnn.reports.student import expanded_tail
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,17 @@ def gain_db(
     reference: Curve,
     level: float,
     *,
-    num_resamples: int = 2000,
+    num_resamples: int = 10_000,
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Gain:
     """The horizontal distance between two mean curves at an accuracy, reference minus method.
 
     The interval is a percentile bootstrap over noise draws, paired: each resample takes the same draws for both
-    curves. A resample in which only one curve crosses counts as an infinite gain or loss; one in which neither does
-    says nothing and is left out. Both numbers are in the note. Cells that one of the curves lacks are left out of both.
+    curves. Its percentiles are expanded for few draws (`expanded_tail`); below six even the widest one covers less
+    than 95 % of symmetric noise, at most `1 - 2 ** (1 - num_draws)`, and the note says so. A resample in which only
+    one curve crosses counts as an infinite gain or loss; one in which neither does says nothing and is left out; the
+    note counts them. Cells that one of the curves lacks are left out of both.
 
     >>> from quietnn.reports.curves import make_curve
     >>> ml = make_curve("ml", [0, 10], [[0.0, 1.0]])
@@ -99,7 +103,10 @@ def gain_db(
         note = "; ".join(["one draw, so no interval", *notes])
         return Gain(level, gain, None, None, ours.num_draws, note)
     resampled = _resampled_gains(ours, theirs, level, num_resamples=num_resamples, seed=seed)
-    low, high = _interval(resampled, confidence)
+    low, high = _interval(resampled, expanded_tail(confidence, ours.num_draws))
+    at_most = 1 - 2.0 ** (1 - ours.num_draws)
+    if at_most < confidence:
+        notes.insert(0, f"interval covers at most {percent(math.floor(100 * at_most) / 100)}")
     open_ended = int((~np.isfinite(resampled)).sum())
     if open_ended:
         notes.insert(0, f"in {open_ended} of {num_resamples} resamples a curve does not cross")
@@ -205,11 +212,10 @@ def _crossings(wnr_db: FloatArray, means: FloatArray, level: float) -> FloatArra
     return np.where(below.any(axis=1), found, -np.inf)
 
 
-def _interval(gains: FloatArray, confidence: float) -> tuple[float | None, float | None]:
+def _interval(gains: FloatArray, tail: float) -> tuple[float | None, float | None]:
     """Percentiles by order statistics, so that an infinite gain makes an open interval and not a NaN."""
     known = gains[~np.isnan(gains)]
     if not len(known):
         return None, None
-    tail = (1 - confidence) / 2
     low, high = np.quantile(known, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)
