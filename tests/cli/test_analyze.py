@@ -57,6 +57,20 @@ def test_bad_options_write_nothing(run: Path, arguments: list[str], message: str
     assert [path.name for path in run.iterdir()] == ["records.jsonl"]
 
 
+def test_neither_torch_nor_pyplot_is_loaded(run: Path) -> None:
+    script = (
+        "import sys; sys.argv[1:] = ['analyze', sys.argv[1]]; from quietnn.cli.main import app;"
+        "app(standalone_mode=False); assert not {'torch', 'matplotlib.pyplot'} & sys.modules.keys()"
+    )
+    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_narrow_terminal_cuts_no_number(run: Path) -> None:
+    result = RUNNER.invoke(app, ["analyze", str(run)], env={"COLUMNS": "30"})
+    assert result.output.count("90.0±0.0") == 3
+
+
 def test_a_folder_without_records_exits_with_two_and_a_message(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "quietnn.cli.main", "analyze", str(tmp_path / "[/nowhere]")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -76,7 +76,7 @@ def test_the_page_needs_no_network() -> None:
     tags = parse(evil_page())
     links = [value or "" for name, value in tags.attributes if name in {"src", "href", "xlink:href"}]
     assert all(link.startswith("#") for link in links)
-    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in tags.attributes
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'; img-src data:") in tags.attributes
 
 
 def test_it_fits_a_phone_and_the_dark() -> None:

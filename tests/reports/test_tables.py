@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from quietnn.records import Record
 from quietnn.reports.curves import make_curve
-from quietnn.reports.gains import gain_db
+from quietnn.reports.gains import Gain, gain_db
 from quietnn.reports.tables import (
     Table,
     accuracy_table,
     cost_table,
     gain_table,
+    interval_text,
     to_csv,
     to_html,
     to_latex,
@@ -34,6 +35,12 @@ def test_missing_and_partial_cells_are_marked() -> None:
         ("MMSE", "–", "40.0 (1 of 2)", "60.0 ± 14.1"),
     )
     assert "2 noise draws" in table.caption
+
+
+def test_a_zero_bears_no_minus_and_an_open_end_is_shown() -> None:
+    assert interval_text(Gain(0.6, 0.1, -0.001, 0.2, 9, "")) == "0.00 to 0.20"
+    assert interval_text(Gain(0.6, 0.1, -math.inf, math.inf, 9, "")) == "-∞ to ∞"
+    assert interval_text(Gain(0.6, 0.1, None, None, 1, "")) == "–"
 
 
 def test_one_draw_has_no_deviation() -> None:

@@ -104,7 +104,7 @@ def _set_limits(axes: Any, panel: Panel) -> None:
 
 
 def _draw_gain(axes: Any, panel: Panel) -> None:
-    """A double arrow along the level from the best curve to the reference; the decibels stand at the right edge."""
+    """A double arrow from the best curve to the reference; the decibels stand at the left, above the fallen curves."""
     text = percent(panel.level)
     right = crossing(panel.reference, panel.level).wnr_db if panel.reference else None
     if right is not None and panel.gain is not None and panel.gain.gain_db is not None:
@@ -114,11 +114,10 @@ def _draw_gain(axes: Any, panel: Panel) -> None:
         axes.annotate("", *ends, arrowprops=arrow, zorder=5)
     axes.annotate(
         text,
-        (1.0, 100 * panel.level),
+        (0.0, 100 * panel.level),
         xycoords=("axes fraction", "data"),
-        xytext=(-4, 3),
+        xytext=(4, 3),
         textcoords="offset points",
-        ha="right",
         fontsize="small",
         bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
         zorder=6,

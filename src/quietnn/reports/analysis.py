@@ -85,8 +85,9 @@ def sentences(task: TaskAnalysis) -> list[str]:
     found = []
     if task.clean is not None:
         accuracy, examples = task.clean
-        error = 100 * (accuracy * (1 - accuracy) / examples) ** 0.5 if examples else None
-        margin = f" on {examples:,} test examples (standard error {error:.1f} points)" if error is not None else ""
+        error = 100 * (accuracy * (1 - accuracy) / examples) ** 0.5 if examples else 0.0
+        margin = f" on {examples:,} test examples" if examples else ""
+        margin += f" (standard error {error:.1f} points)" if error else ""
         found.append(f"Without noise: {100 * accuracy:.2f} %{margin}.")
     for curve, reference, gain in zip(task.curves, task.references, task.gains, strict=True):
         at = crossing(curve, task.level)

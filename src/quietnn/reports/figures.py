@@ -79,13 +79,17 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    figure = MatplotlibFigure(figsize=(width, height))
+    figure = MatplotlibFigure(figsize=(width, height), dpi=_COMMON["savefig.dpi"])
     FigureCanvasAgg(figure)
     return figure
 
 
 def settle(figure: Figure) -> Figure:
-    """Lay the figure out once and keep the layout: ticks get the style at hand, and writing it is twice as fast."""
+    """Lay the figure out once and keep the layout: ticks get the style at hand, and writing it is twice as fast.
+
+    The first pass places the axes, and with them the ticks; only the second knows how wide the tick labels are.
+    """
+    figure.draw_without_rendering()
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     return figure

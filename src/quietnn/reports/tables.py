@@ -158,7 +158,12 @@ def interval_text(gain: Gain) -> str:
     """
     if gain.low is None or gain.high is None:
         return ABSENT
-    return f"{gain.low:.2f} to {gain.high:.2f}".replace("inf", "∞")
+    return f"{_two_places(gain.low)} to {_two_places(gain.high)}".replace("inf", "∞")
+
+
+def _two_places(value: float) -> str:
+    """Two decimals, and no minus before a zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _draws(count: int) -> str:
