@@ -150,7 +150,12 @@ def _plain(text: str) -> str:
 
 
 def _configs(analysis: Analysis) -> dict[str, str]:
-    return {f"Configuration of {run.name}": json.dumps(run.config, indent=2) for run in analysis.runs if run.config}
+    """Each configuration, one key to a line."""
+    return {
+        f"Configuration of {run.name}": "\n".join(f"{key} = {json.dumps(value)}" for key, value in run.config.items())
+        for run in analysis.runs
+        if run.config
+    }
 
 
 def _slug(name: str) -> str:
