@@ -4,11 +4,14 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quietnn.reports.figures import Style
+
+if TYPE_CHECKING:
+    from quietnn.reports.analysis import Analysis
 
 
 def analyze(
@@ -21,38 +24,58 @@ def analyze(
         typer.Option(help="Read all runs together and write here; by default each run gets its own report, in place."),
     ] = None,
     style: Annotated[str, typer.Option(help="Look of the figures: screen or paper.")] = "screen",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of tables.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON, one line for each report.")
+    ] = False,
 ) -> None:
     """Turn records into curves, gains in dB with intervals, figures and one web page."""
-    from rich.console import Console
-    from rich.text import Text
+    report(runs, level=level, out=out, style=_style(style), as_json=as_json)
 
-    from quietnn.cli.table import print_table
+
+def report(
+    runs: list[Path],
+    *,
+    level: float | None = None,
+    out: Path | None = None,
+    style: Style = "screen",
+    as_json: bool = False,
+) -> None:
+    """Analyse runs, write their reports and print the findings; nothing is written before all of them are read."""
     from quietnn.records import encode
-    from quietnn.reports.analysis import analyse, sentences, to_json
-    from quietnn.reports.tables import accuracy_table, gain_table
+    from quietnn.reports.analysis import analyse, to_json
     from quietnn.reports.write import write_analysis
 
     groups = [(runs, out)] if out is not None else [([run], None) for run in runs]
     analyses = [(analyse(folders, level=level), place) for folders, place in groups]
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     command = shlex.join(["quietnn", *sys.argv[1:]])
-    console = Console()
     for analysis, place in analyses:
         where = place or analysis.runs[0].folder
-        written = write_analysis(analysis, where, date=date, command=command, style=_style(style))
+        written = write_analysis(analysis, where, date=date, command=command, style=style)
         if as_json:
             typer.echo(encode(to_json(analysis) | {"files": [str(path) for path in written]}))
-            continue
-        for task in analysis.tasks:
-            console.rule(Text(task.task), align="left")
-            print_table(accuracy_table(task.curves), console)
-            console.print()
-            print_table(gain_table(task.curves, task.gains, task.level), console)
-            console.print()
-            for line in sentences(task):
-                console.print(line, markup=False, highlight=False)
-        console.print(f"Wrote {where / 'report.html'} and {len(written) - 1} files beside it.", markup=False)
+        else:
+            _print(analysis)
+            typer.echo(f"Wrote {where / 'report.html'} and {len(written) - 1} files beside it.")
+
+
+def _print(analysis: "Analysis") -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from quietnn.cli.table import print_table
+    from quietnn.reports.analysis import sentences
+    from quietnn.reports.tables import accuracy_table, gain_table
+
+    console = Console()
+    for task in analysis.tasks:
+        console.rule(Text(task.task), align="left")
+        print_table(accuracy_table(task.curves), console)
+        console.print()
+        print_table(gain_table(task.curves, task.gains, task.level), console)
+        console.print()
+        for line in sentences(task):
+            console.print(line, markup=False, highlight=False)
 
 
 def _style(name: str) -> Style:
