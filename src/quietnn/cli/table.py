@@ -30,7 +30,7 @@ def _blocks(cells: Sequence[Sequence[str]], width: int) -> list[list[int]]:
     widths = [max(cell_len(row[column]) for row in cells) + _GAP for column in range(len(cells[0]))]
     blocks, used = [[0]], widths[0]
     for column in range(1, len(widths)):
-        needed = min(widths[column], 24) if cells[0][column] == _WRAPS else widths[column]
+        needed = min(widths[column], 16) if cells[0][column] == _WRAPS else widths[column]
         if used + needed > width and len(blocks[-1]) > 1:
             blocks.append([0])
             used = widths[0]
