@@ -1,4 +1,8 @@
-"""What `import quietnn` adds to `import torch`, in fresh processes, in turn."""
+"""What `import quietnn` adds to `import torch`, in fresh processes.
+
+The package imports its public names when they are first used, so the bare import is next to nothing. The goal is held
+against the honest number: the import and every public name.
+"""
 
 import argparse
 import statistics as stats
@@ -13,7 +17,9 @@ start = time.perf_counter()
 import torch
 middle = time.perf_counter()
 import quietnn
-print(middle - start, time.perf_counter() - middle)
+bare = time.perf_counter()
+from quietnn import *
+print(middle - start, bare - middle, time.perf_counter() - middle)
 """
 
 
@@ -26,10 +32,11 @@ def main() -> None:
         subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
         for _ in range(arguments.repeats + 1)
     ][1:]
-    torch_alone, added = (stats.median(float(run[i]) for run in runs) for i in (0, 1))
+    torch_alone, bare, added = (stats.median(float(run[i]) for run in runs) for i in range(3))
     verdict = "met" if added <= GOAL else "missed"
-    print(f"import torch         {torch_alone:.3f} s   (median of {arguments.repeats})")
-    print(f"import quietnn adds  {added:.3f} s   (goal {GOAL} s: {verdict})")
+    print(f"import torch               {torch_alone:.3f} s   (median of {arguments.repeats})")
+    print(f"import quietnn adds        {bare:.3f} s")
+    print(f"with every public name     {added:.3f} s   (goal {GOAL} s: {verdict})")
 
 
 if __name__ == "__main__":

@@ -31,18 +31,22 @@ def test_the_example_of_the_package_runs() -> None:
     assert (failed, attempted > 0) == (0, True)
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    """In a process of its own: this one has imported everything already."""
-    program = f"import sys, quietnn; print(*[name for name in {HEAVY} if name in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []
+def modules_loaded_by(statements: str, names: tuple[str, ...]) -> list[str]:
+    """Which of these modules a fresh process has loaded after the statements."""
+    program = f"import sys; {statements}; print(*[name for name in {names} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    return run.stdout.split()
 
 
-def test_reports_theory_and_help_start_without_torch() -> None:
-    code = "import sys, quietnn, quietnn.reports.write, quietnn.cli.main; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_the_public_names_load_torch_and_nothing_else_that_is_heavy() -> None:
+    assert modules_loaded_by("from quietnn import *", ("torch", *HEAVY)) == ["torch"]
 
 
-def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="denoize"):
+@pytest.mark.parametrize("module", ["quietnn", "quietnn.records", "quietnn.theory.family"])
+def test_what_needs_no_torch_loads_none(module: str) -> None:
+    assert modules_loaded_by(f"import {module}", ("torch", *HEAVY)) == []
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match=r"denoize"):
         quietnn.denoize  # noqa: B018
