@@ -91,8 +91,8 @@ def affine_coefficients(
         rho += noise_variance / denominator * weight_mean
     if not (math.isfinite(theta) and math.isfinite(rho)):
         raise InfeasibleTemperatures(
-            f"lambda' = {lambda_prime:g} and beta = {beta:g} give theta = {theta:g} and rho = {rho:g}, past what a float "
-            "holds; move lambda' away from its pole, or beta towards zero"
+            f"lambda' = {lambda_prime:g} and beta = {beta:g} give theta = {theta:g} and rho = {rho:g}, past what a "
+            "float holds; move lambda' away from its pole, or beta towards zero"
         )
     return theta, rho
 
