@@ -9,7 +9,6 @@ from quietnn.tuning.grid import try_each
 from quietnn.tuning.result import Criterion, TuningResult
 from quietnn.tuning.score import Score
 from quietnn.tuning.steps import Scale
-from quietnn.weights import WeightStatistics
 
 COARSE_THETAS = 5
 MAX_THETA = 1.4
