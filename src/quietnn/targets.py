@@ -113,10 +113,11 @@ def _only_tensors(state: Mapping[str, object]) -> Weights:
 
 
 def _first_names(tensors: Weights, names: Collection[str]) -> list[str]:
-    """The names without those of tensors already listed under another name (tied weights)."""
+    """One name for each tensor: of several for one (tied weights), the first in the alphabet."""
     first: dict[tuple[object, ...], str] = {}
     for name in names:
-        first.setdefault(_identity(tensors[name]), name)
+        identity = _identity(tensors[name])
+        first[identity] = min(name, first.get(identity, name))
     return list(first.values())
 
 

@@ -33,8 +33,9 @@ def noisy_names(
 ) -> tuple[str, ...]:
     """The names of the parameters that go through the noise: all but those of normalisation layers.
 
-    A parameter shared by several layers is named once, by its first name. One that a normalisation layer
-    shares is sent without noise. Buffers are never noisy.
+    A parameter shared by several layers is named once, by the first of its names in the alphabet, so that its noise
+    does not depend on the order of layers. One that a normalisation layer shares is sent without noise. Buffers are
+    never noisy.
 
     >>> noisy_names(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
     ('0.weight', '0.bias')
@@ -45,7 +46,11 @@ def noisy_names(
         if isinstance(layer, normalisation)
         for parameter in layer.parameters()
     }
-    return tuple(name for name, parameter in module.named_parameters() if id(parameter) not in clean)
+    names: dict[int, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if id(parameter) not in clean:
+            names[id(parameter)] = min(name, names.get(id(parameter), name))
+    return tuple(names.values())
 
 
 def noisy_names_of_state(state: Weights) -> tuple[str, ...]:

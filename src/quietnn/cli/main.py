@@ -7,7 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from quietnn.cli.analyze import analyze
+from quietnn.cli.demo import demo
 from quietnn.cli.evaluate import evaluate
+from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
 from quietnn.cli.train import train
@@ -20,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (analyze, evaluate, sweep, theory, train):
+for verb in (demo, analyze, evaluate, gaussianity, sweep, theory, train):
     app.command()(verb)
 
 

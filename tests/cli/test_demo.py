@@ -1,0 +1,37 @@
+"""The demonstration, from its command to its page."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from quietnn import records
+from quietnn.cli.main import app
+from quietnn.experiments import demo
+from quietnn.experiments.config import from_mapping
+from quietnn.experiments.noisy_inference import NoisyInference
+from quietnn.experiments.sweep import sweep
+
+
+def test_the_shipped_configuration_and_the_demo_are_the_same() -> None:
+    path = Path(__file__).parents[2] / "configs" / "digits.toml"
+    assert from_mapping(NoisyInference, tomllib.loads(path.read_text()), source=str(path)) == demo.DEMO
+
+
+def test_the_demo_leaves_records_figures_and_a_page_and_prints_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With fewer draws and WNRs than the real one, which takes most of a minute."""
+    small = NoisyInference(
+        "digits", "digits", (2.0, 12.0), demo.DEMO.methods, num_draws=2, num_tuning_examples=50, num_test_examples=200
+    )
+    monkeypatch.setattr(demo, "DEMO", small)
+    sweep(small, tmp_path, engine="inline")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert len(records.read(tmp_path / "records.jsonl")) == 2 * 2 * 6 + 1
+    for name in ("accuracy.png", "accuracy.svg", "surface.png", "layers.png", "summary.md", "report.html"):
+        assert (tmp_path / name).stat().st_size > 0
+    assert "MMSE" in result.output
+    assert "dB" in result.output
