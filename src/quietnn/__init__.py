@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from quietnn.denoisers.denoise import denoise
     from quietnn.denoisers.reception import Reception
     from quietnn.errors import InfeasibleTemperatures, InvalidConfig, InvalidWeights, MissingData, QuietnnError
+    from quietnn.tasks.base import Examples, Task
+    from quietnn.tasks.registry import load_task
     from quietnn.theory.family import Form, affine_coefficients
     from quietnn.tuning.result import Criterion, Trial, TuningResult
     from quietnn.tuning.score import Score
@@ -35,6 +37,7 @@ _HOMES = {
     "AffineDenoiser": "quietnn.denoisers.affine",
     "Channel": "quietnn.channels.base",
     "Criterion": "quietnn.tuning.result",
+    "Examples": "quietnn.tasks.base",
     "Form": "quietnn.theory.family",
     "InfeasibleTemperatures": "quietnn.errors",
     "InvalidConfig": "quietnn.errors",
@@ -45,6 +48,7 @@ _HOMES = {
     "QuietnnError": "quietnn.errors",
     "Reception": "quietnn.denoisers.reception",
     "Score": "quietnn.tuning.score",
+    "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.denoisers.affine",
     "Trial": "quietnn.tuning.result",
     "TuningResult": "quietnn.tuning.result",
@@ -52,6 +56,7 @@ _HOMES = {
     "affine_coefficients": "quietnn.theory.family",
     "denoise": "quietnn.denoisers.denoise",
     "layerwise": "quietnn.weights",
+    "load_task": "quietnn.tasks.registry",
     "ml": "quietnn.denoisers.affine",
     "mmse": "quietnn.denoisers.affine",
     "mmse_p": "quietnn.denoisers.affine",
@@ -69,6 +74,7 @@ __all__ = [
     "AffineDenoiser",
     "Channel",
     "Criterion",
+    "Examples",
     "Form",
     "InfeasibleTemperatures",
     "InvalidConfig",
@@ -79,6 +85,7 @@ __all__ = [
     "QuietnnError",
     "Reception",
     "Score",
+    "Task",
     "Temperatures",
     "Trial",
     "TuningResult",
@@ -86,6 +93,7 @@ __all__ = [
     "affine_coefficients",
     "denoise",
     "layerwise",
+    "load_task",
     "ml",
     "mmse",
     "mmse_p",

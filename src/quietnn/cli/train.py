@@ -15,6 +15,9 @@ def train(
     progressive: Annotated[
         bool, typer.Option(help="CIFAR-10: begin with images of 16x16, then 24x24; end with 32x32")
     ] = True,
+    weight_noise_db: Annotated[
+        float | None, typer.Option(help="Images: train with noise at this WNR on the weights, to bear it later")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Data folder [default: $QUIETNN_DATA, ~/.cache/quietnn]")
     ] = None,
@@ -29,6 +32,7 @@ def train(
     import torch
 
     from quietnn.cli.training_progress import training_progress
+    from quietnn.errors import InvalidConfig
     from quietnn.tasks.data_dir import resolve_data_dir
     from quietnn.tasks.training import ImageRecipe
     from quietnn.tasks.training_named import default_recipe, train_task
@@ -41,8 +45,11 @@ def train(
         peak_lr=recipe.peak_lr if lr is None else lr,
         seed=seed,
     )
-    if isinstance(recipe, ImageRecipe) and not progressive:
-        recipe = replace(recipe, small_images=())
+    if isinstance(recipe, ImageRecipe):
+        small_images = recipe.small_images if progressive else ()
+        recipe = replace(recipe, small_images=small_images, weight_noise_db=weight_noise_db)
+    elif weight_noise_db is not None:
+        raise InvalidConfig(f"--weight-noise-db is for image networks, not for {task}; leave it out")
     if threads is not None:
         torch.set_num_threads(threads)
     folder = resolve_data_dir(data_dir)

@@ -67,14 +67,10 @@ def train_digits(
     run_dir: Path,
     *,
     recipe: ImageRecipe = RECIPE,
-    weight_noise_db: float | None = None,
     resume: bool = True,
     on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> dict[str, Tensor]:
-    """Train the digits network from scratch on the 1,000 training digits and return its state dict.
-
-    With `weight_noise_db` every step sees the weights through noise at that WNR, so that they learn to bear it.
-    """
+    """Train the digits network from scratch on the 1,000 training digits and return its state dict."""
     images, labels = _split("train")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
@@ -86,7 +82,6 @@ def train_digits(
         recipe=recipe,
         prepare=prepare,
         run_dir=run_dir,
-        weight_noise_db=weight_noise_db,
         resume=resume,
         on_progress=on_progress,
     )

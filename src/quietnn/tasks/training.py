@@ -37,6 +37,7 @@ class ImageRecipe:
         flips: whether half of the images are mirrored (digits must not be).
         small_images: pairs (size, fraction of the epochs up to which it is used), in order.
         ema_decay: if given, the result is the moving average of the weights.
+        weight_noise_db: if given, every step sees the weights through noise at this WNR.
         seed: fixes initial order, crops and flips.
     """
 
@@ -51,6 +52,7 @@ class ImageRecipe:
     flips: bool = True
     small_images: tuple[tuple[int, float], ...] = ()
     ema_decay: float | None = None
+    weight_noise_db: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -82,7 +84,6 @@ def train_classifier(
     recipe: ImageRecipe,
     prepare: Callable[[Tensor], Tensor],
     run_dir: Path,
-    weight_noise_db: float | None = None,
     resume: bool = True,
     on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> dict[str, Tensor]:
@@ -95,7 +96,6 @@ def train_classifier(
         recipe: how to train.
         prepare: turns uint8 images into the floats the network expects.
         run_dir: folder of the run's checkpoints.
-        weight_noise_db: if given, every step sees the weights through noise at this WNR.
         resume: continue what is in `run_dir`, else start over.
         on_progress: called after every step.
     """
@@ -107,10 +107,10 @@ def train_classifier(
     )
 
     def loss(network: nn.Module, batch: Examples) -> Tensor:
-        if weight_noise_db is None:
+        if recipe.weight_noise_db is None:
             logits = logits_of(network, batch.inputs)
         else:
-            logits = noisy_logits(network, batch.inputs, wnr_db=weight_noise_db)
+            logits = noisy_logits(network, batch.inputs, wnr_db=recipe.weight_noise_db)
         return functional.cross_entropy(logits, batch.labels, label_smoothing=recipe.label_smoothing)
 
     plan = Plan(
@@ -123,8 +123,6 @@ def train_classifier(
         ema_decay=recipe.ema_decay,
     )
     settings: dict[str, Any] = {**asdict(recipe), "num_images": len(images)}
-    if weight_noise_db is not None:
-        settings["weight_noise_db"] = weight_noise_db
     return fit(model, optimizer, plan, run_dir=run_dir, recipe=settings, resume=resume, on_progress=on_progress)
 
 

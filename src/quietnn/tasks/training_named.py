@@ -82,6 +82,8 @@ def train_task(
     if target.exists() and not overwrite:
         raise InvalidConfig(f"{target} is there already; give another --out, or replace it with --overwrite")
     run_dir = data_dir / "runs" / f"train-{family}-{Path(member).name}".rstrip("-")
+    if isinstance(recipe, ImageRecipe) and recipe.weight_noise_db is not None:
+        run_dir = run_dir.with_name(f"{run_dir.name}-noise{recipe.weight_noise_db:g}dB")
     if isinstance(recipe, EncoderRecipe):
         _train_sst2(member, data_dir, recipe, run_dir, target, resume, on_progress)
     elif family == "cifar10":

@@ -65,8 +65,9 @@ def load_state(run_dir: Path, *, recipe: dict[str, Any]) -> TrainingState | None
     folder = finished[-1]
     stored = json.loads((folder / "recipe.json").read_text())
     wanted = json.loads(json.dumps(recipe))
-    if stored != wanted:
-        changed = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
+    # A setting that is not there counts as None, so that a run outlives the addition of new ones.
+    changed = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
+    if changed:
         differences = ", ".join(f"{key} was {stored.get(key)}, now {wanted.get(key)}" for key in changed)
         raise InvalidConfig(
             f"the run in {run_dir} was started with other settings ({differences}); "
