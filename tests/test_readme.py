@@ -1,0 +1,25 @@
+"""The README's promises: its Python runs as printed, and its files exist."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_snippets_run_one_after_another() -> None:
+    namespace: dict[str, object] = {}
+    snippets = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(snippets) >= 2
+    for snippet in snippets:
+        exec(compile(snippet, "README.md", "exec"), namespace)
+
+
+def test_every_file_it_names_exists() -> None:
+    named = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"configs/[\w.-]+\.toml", README)
+    missing = [name for name in named if not name.startswith("http") and not (ROOT / name).exists()]
+    assert not missing
+
+
+def test_it_is_short_enough_to_be_read() -> None:
+    assert README.count("\n") <= 120
