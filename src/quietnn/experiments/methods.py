@@ -6,6 +6,8 @@ from functools import cached_property
 
 from torch import nn
 
+from quietnn.calibration.baselines import re_estimate
+from quietnn.calibration.calibrate import calibrate
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.reception import GroupTemperatures, Reception
@@ -190,6 +192,17 @@ def _mmse_pb_reused(receiver: Receiver) -> Outcome:
         return Outcome(receiver.model)
 
 
+def _calibrated(receiver: Receiver) -> Outcome:
+    """The weights as they came, statistics fitted to them with the tuning inputs; their labels are not looked at."""
+    model = calibrate(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise_variance)
+    return Outcome(model, num_passes=1)
+
+
+def _re_estimated(receiver: Receiver) -> Outcome:
+    """The same with plain re-estimation, the baseline that knows nothing of the noise."""
+    return Outcome(re_estimate(receiver.model, receiver.tuning.inputs), num_passes=1)
+
+
 def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
     return Outcome(_with(receiver, receiver.whole, search.temperatures), len(search.trials), search)
 
@@ -214,5 +227,7 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "mmse_pb_layerwise": _mmse_pb_layerwise,
     "mmse_pb_oracle": _mmse_pb_oracle,
     "mmse_pb_reused": _mmse_pb_reused,
+    "calibrated": _calibrated,
+    "re_estimated": _re_estimated,
 }
 """Every method a configuration can name. Those called oracle see the test examples."""

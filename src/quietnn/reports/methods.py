@@ -23,7 +23,8 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_layerwise": MethodStyle("MMSE_pb layerwise", "#D55E00", "D", "-"),
     "mmse_pb_reused": MethodStyle("MMSE_pb reused", "#CC79A7", "P", "--"),
     "mmse_pb_oracle": MethodStyle("MMSE_pb oracle", "#009E73", "*", ":"),
-    "calibration": MethodStyle("Calibration", "#882255", "X", "-"),
+    "calibrated": MethodStyle("Calibrated", "#882255", "X", "-"),
+    "re_estimated": MethodStyle("Re-estimated", "#DDAA33", "d", ":"),
     "posterior": MethodStyle("Posterior mean", "#44AA99", "h", "-"),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
 }

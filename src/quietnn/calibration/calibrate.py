@@ -1,0 +1,169 @@
+"""Noise-aware calibration: the statistics of every BatchNorm, fitted to the noisy weights in one forward pass."""
+
+import copy
+import math
+from collections.abc import Collection
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.calibration.moments import ChannelMoments, PatchMoments, concentration
+from quietnn.calibration.parameter_noise import CLEAN, Denoisers, ParameterNoise, parameter_noise
+from quietnn.calibration.posterior import Gap, Prediction, posterior
+from quietnn.calibration.report import CalibratedLayer, CalibrationReport
+from quietnn.calibration.shift import carried
+from quietnn.calibration.visit import Feeder, Inputs, Visit, visit_batch_norms
+from quietnn.errors import InvalidWeights
+from quietnn.weights import NORMALISATION_TYPES, Partition
+
+
+def calibrate(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: float,
+    denoisers: Denoisers | None = None,
+    groups: str | Partition = "whole",
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+    in_place: bool = False,
+) -> nn.Module:
+    """Fit the running statistics of every BatchNorm to noisy weights, with a few inputs and no labels.
+
+    The clean statistics arrived safely and the noise power is known, so each channel's mean and variance have a
+    prior; the inputs give a sample of them; the two are weighed by their precisions (docs/calibration.md). One
+    forward pass, each layer seeing inputs that are calibrated already. Without noise the clean statistics come back
+    bit for bit.
+
+    Args:
+        model: the network as received, or denoised; its BatchNorms hold the clean statistics.
+        inputs: at least two inputs of the kind the network is for, about 100 if you can: a tensor, or a dict of
+            tensors passed by keyword. All go through the network at once.
+        noise_variance: `sigma_z^2`, the variance of the noise on every weight as it came.
+        denoisers: the affine maps that were applied to the weights since, one for all or one by group.
+        groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
+        noisy: names of the noisy tensors, where the usual rule does not fit.
+        normalisation: module types whose parameters carry no noise.
+        in_place: set the statistics of the model itself instead of those of a copy.
+
+    Returns:
+        The network with new running statistics; weights, modes, counters and momentum as they were.
+
+    Raises:
+        QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The model is then
+            as it was.
+
+    >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    >>> same = calibrate(network, torch.rand(10, 3), noise_variance=0.0)
+    >>> torch.equal(same[1].running_var, network[1].running_var)
+    True
+    """
+    return calibrate_with_report(
+        model,
+        inputs,
+        noise_variance=noise_variance,
+        denoisers=denoisers,
+        groups=groups,
+        noisy=noisy,
+        normalisation=normalisation,
+        in_place=in_place,
+    ).model
+
+
+def calibrate_with_report(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: float,
+    denoisers: Denoisers | None = None,
+    groups: str | Partition = "whole",
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+    in_place: bool = False,
+) -> CalibrationReport:
+    """The same as `calibrate`, with a record of how prediction and sample were weighed at each layer."""
+    result = model if in_place else copy.deepcopy(model)
+    noise = parameter_noise(
+        result, noise_variance, denoisers=denoisers, groups=groups, noisy=noisy, normalisation=normalisation
+    )
+    rule = _NoiseAware(noise)
+    visit_batch_norms(result, inputs, rule)
+    return CalibrationReport(result, tuple(rule.layers))
+
+
+class _NoiseAware:
+    """The rule of one pass: it remembers the gap it has seen and the noise it has passed."""
+
+    def __init__(self, noise: dict[int, ParameterNoise]) -> None:
+        self.layers: list[CalibratedLayer] = []
+        self._noise = noise
+        self._gap: Gap | None = None
+        self._losses: list[float] = []
+        """-log of the share of the signal's power that each call of a layer leaves."""
+
+    def __call__(self, visit: Visit) -> tuple[Tensor, Tensor]:
+        sample = ChannelMoments.of(visit.activations, about=visit.mean, epsilon=visit.epsilon)
+        if not sample.is_finite:
+            raise InvalidWeights(
+                f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
+                "denoise the weights first"
+            )
+        for layer in visit.called[len(self._losses) :]:
+            self._losses.append(-math.log1p(-min(self._share(layer), _LARGEST_SHARE)))
+        feeder = visit.feeder
+        upstream = -math.expm1(-sum(self._losses[: feeder.position] if feeder else self._losses))
+        prediction = self._predict(visit, feeder, upstream) if feeder else _unknown(visit, upstream)
+        result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
+        if prediction.traced:
+            self._gap = result.gap
+        total = float((prediction.variance + prediction.variance_growth + visit.epsilon).sum())
+        own_share = float(prediction.variance_growth.sum()) / total if total else 0.0
+        if feeder:
+            self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
+        self.layers.append(
+            CalibratedLayer(
+                visit.name,
+                feeder.name if feeder else None,
+                own_share,
+                upstream,
+                result.mean_weight,
+                result.variance_weight,
+                result.common_weight,
+            )
+        )
+        return result.mean, result.variance
+
+    def _predict(self, visit: Visit, feeder: Feeder, upstream: float) -> Prediction:
+        weight, bias = self._of(feeder.layer, "weight"), self._of(feeder.layer, "bias")
+        patches = PatchMoments.of(feeder.layer, feeder.inputs)
+        mean, variance = carried(visit, feeder, patches, weight, bias)
+        narrow = concentration(feeder.layer, feeder.inputs, visit.activations, patches.variances)
+        return Prediction(
+            mean=mean,
+            variance=variance,
+            mean_shift=weight.variance * patches.squared_means + bias.variance,
+            variance_growth=weight.variance * patches.variances,
+            concentration=narrow if weight.variance else 0.0,
+            upstream=upstream,
+        )
+
+    def _of(self, layer: nn.Module, name: str) -> ParameterNoise:
+        return self._noise.get(id(getattr(layer, name)), CLEAN)
+
+    def _share(self, layer: nn.Module) -> float:
+        """The share of noise in a layer's own parameters; what stands for its outputs until a BatchNorm tells."""
+        total, noise = 0.0, 0.0
+        for parameter in layer.parameters(recurse=False):
+            variance = self._noise.get(id(parameter), CLEAN).variance
+            if variance:
+                noise += variance * parameter.numel()
+                total += float(parameter.detach().double().square().sum())
+        return noise / max(total, noise) if noise else 0.0
+
+
+_LARGEST_SHARE = 1 - 1e-9
+
+
+def _unknown(visit: Visit, upstream: float) -> Prediction:
+    nothing = torch.zeros_like(visit.mean, dtype=torch.float64)
+    return Prediction(visit.mean.double(), visit.variance.double(), nothing, nothing, 0.0, upstream, traced=False)

@@ -1,0 +1,198 @@
+"""What a few inputs say about a layer: moments of its outputs by channel, and of the patches its weights multiply."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional, grad
+
+CONVOLUTIONS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_WEIGHT_GRADIENT: dict[int, Callable[..., Tensor]] = {
+    1: grad.conv1d_weight,
+    2: grad.conv2d_weight,
+    3: grad.conv3d_weight,
+}
+
+_IMAGES_PER_HALF = 16
+"""Images in each of the two halves that measure how concentrated the inputs are; more would only cost time."""
+
+
+@dataclass(frozen=True)
+class ChannelMoments:
+    """Mean and variance of each channel over images and positions, with their own sampling errors.
+
+    Positions within an image are correlated, so errors are judged between images: an image counts once.
+
+    Attributes:
+        mean: shape (channels,), float64, like all below.
+        variance: about the true mean: that of the sample plus the error of the sample's mean.
+        mean_error: sampling variance of `mean`.
+        variance_error: sampling variance of `variance`.
+        common_error: sampling variance of the mean over channels of `variance / E[variance]`.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    mean_error: Tensor
+    variance_error: Tensor
+    common_error: float
+
+    @classmethod
+    def of(cls, activations: Tensor, *, about: Tensor, epsilon: float = 0.0) -> "ChannelMoments":
+        """The moments of activations (images, channels, ...), at least two images.
+
+        Args:
+            activations: what enters a normalisation layer.
+            about: a value near each channel's mean, subtracted first so that squares lose no digits.
+            epsilon: added to a variance before anything is divided by it.
+
+        >>> moments = ChannelMoments.of(torch.tensor([[1.0], [3.0]]), about=torch.zeros(1))
+        >>> moments.mean.item(), moments.variance.item(), moments.mean_error.item()
+        (2.0, 2.0, 1.0)
+        """
+        shape = (1, -1) + (1,) * (activations.dim() - 2)
+        positions = tuple(range(2, activations.dim()))
+        activations = _at_least_float32(activations)
+        centred = activations - about.to(activations).view(shape)
+        per_image = (centred.mean(positions) if positions else centred).double()
+        squares = (centred.square_().mean(positions) if positions else centred.square()).double()
+        mean = per_image.mean(0)
+        spread = squares - 2 * mean * per_image + mean**2  # of each image, about the mean of all
+        num_images = len(activations)
+        mean_error = per_image.var(0) / num_images
+        relative = (spread / (spread.mean(0) + epsilon).clamp_min(torch.finfo(torch.float64).tiny)).mean(1)
+        return cls(
+            mean=about.double() + mean,
+            variance=spread.mean(0).clamp_min(0) + mean_error,
+            mean_error=mean_error,
+            variance_error=spread.var(0) / num_images,
+            common_error=float(relative.var()) / num_images,
+        )
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether neither a mean nor a variance overflowed."""
+        return bool(torch.isfinite(self.mean).all() and torch.isfinite(self.variance).all())
+
+
+@dataclass(frozen=True)
+class PatchMoments:
+    """Sums over the entries `x_k` that a channel's weights multiply, shape (channels,), float64.
+
+    Attributes:
+        squared_means: `sum_k E[x_k]^2`: what a channel's mean moves by per unit of noise variance, squared.
+        variances: `sum_k Var[x_k] = tr(C)`: what its variance grows by per unit of noise variance.
+        means: `sum_k E[x_k]`: what its mean moves by when every weight grows by one.
+    """
+
+    squared_means: Tensor
+    variances: Tensor
+    means: Tensor
+
+    @classmethod
+    def of(cls, layer: nn.Module, inputs: Tensor) -> "PatchMoments":
+        """The moments over images and positions of the patches a convolution or linear layer sees.
+
+        >>> layer = nn.Conv1d(1, 1, kernel_size=2)
+        >>> moments = PatchMoments.of(layer, torch.tensor([[[1.0, 3.0, 5.0]]]))       # patches (1, 3) and (3, 5)
+        >>> moments.squared_means.item(), moments.variances.item(), moments.means.item()
+        (20.0, 2.0, 6.0)
+        """
+        mean, second = _over_images(inputs)
+        if isinstance(layer, nn.Linear):
+            sums = torch.stack([(mean**2).sum(), (second - mean**2).sum(), mean.sum()])
+            squared_means, variances, means = sums[:, None].expand(3, layer.out_features)
+        else:
+            squared_means, variances, means = _over_taps(layer, mean, second)
+        return cls(squared_means, variances.clamp_min(0), means)
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _over_images(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and second moment over the images of each entry."""
+    inputs = _at_least_float32(inputs)
+    mean = _image_mean(inputs)
+    variance = _image_mean((inputs - mean).square_())
+    return mean.double(), variance.double() + mean.double() ** 2
+
+
+def _image_mean(inputs: Tensor) -> Tensor:
+    """The mean over images, summed along memory: `mean(0)` of a channels-last batch takes four times as long."""
+    last = inputs.dim() == 4 and inputs.is_contiguous(memory_format=torch.channels_last)
+    ordered = inputs.movedim(1, -1) if last else inputs
+    mean = ordered.reshape(len(inputs), -1).mean(0).view(ordered.shape[1:])
+    return mean.movedim(-1, 0) if last else mean
+
+
+def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> Tensor:
+    """The three sums of a convolution: each tap of the kernel sees its own strided part of the padded input."""
+    assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    mean, second = pad(layer, mean[None])[0], pad(layer, second[None])[0]
+    sums = torch.zeros(3, mean.shape[0], dtype=torch.float64, device=mean.device)
+    spans = [
+        (size - dilation * (kernel - 1) - 1) // stride * stride + 1
+        for size, dilation, kernel, stride in zip(
+            mean.shape[1:], layer.dilation, layer.kernel_size, layer.stride, strict=True
+        )
+    ]
+    for tap in itertools.product(*(range(size) for size in layer.kernel_size)):
+        starts = [offset * dilation for offset, dilation in zip(tap, layer.dilation, strict=True)]
+        window = (slice(None), *(slice(a, a + n, s) for a, n, s in zip(starts, spans, layer.stride, strict=True)))
+        first = mean[window].flatten(1).mean(1)
+        sums += torch.stack([first**2, second[window].flatten(1).mean(1) - first**2, first])
+    by_group = sums.view(3, layer.groups, -1).sum(2)
+    return by_group.repeat_interleave(layer.out_channels // layer.groups, dim=1)
+
+
+def pad(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
+    """The input with a convolution's own padding around it, whatever its mode."""
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
+
+
+def concentration(layer: nn.Module, inputs: Tensor, outputs: Tensor, variances: Tensor) -> float:
+    """How concentrated the inputs are along the weights: `q = w^T C^2 w / (tr(C) w^T C w)`, one for the layer.
+
+    It lies between 0 and 1: 1 where the inputs vary along one direction and the weights follow it, `1 / K` for K
+    uncorrelated inputs of equal variance. `C w` is the covariance of output and inputs, that is the gradient of a
+    convolution by its weights. Two halves of the images are multiplied, so that sampling noise does not count.
+
+    Args:
+        layer: a convolution or linear layer.
+        inputs: what it saw, (images, ...).
+        outputs: what it made of them.
+        variances: `tr(C)` of each channel, from `PatchMoments`.
+    """
+    inputs, outputs = _at_least_float32(inputs), _at_least_float32(outputs)
+    half = min(_IMAGES_PER_HALF, len(inputs) // 2)
+    first, first_power = _covariance(layer, inputs[:half], outputs[:half])
+    second, second_power = _covariance(layer, inputs[half : 2 * half], outputs[half : 2 * half])
+    curvature = (first * second).flatten(1).sum(1).double()
+    largest = (variances * (first_power + second_power) / 2).sum()
+    return float((curvature.sum() / largest).clamp(0, 1)) if largest > 0 else 0.0
+
+
+def _covariance(layer: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Covariance of each output channel with the inputs it is made of, and the channel's variance."""
+    positions = (0, *range(2, outputs.dim()))
+    centred = outputs - outputs.mean(positions, keepdim=True)
+    count = centred.numel() / centred.shape[1]
+    power = centred.square().mean(positions).double()
+    if isinstance(layer, nn.Linear):
+        return centred.T @ inputs / count, power
+    assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    gradient = _WEIGHT_GRADIENT[inputs.dim() - 2]
+    covariance = gradient(
+        pad(layer, inputs),
+        layer.weight.shape,
+        centred,
+        stride=layer.stride,
+        dilation=layer.dilation,
+        groups=layer.groups,
+    )
+    return covariance / count, power

@@ -1,0 +1,68 @@
+"""What noise is left on each parameter, once a denoiser has been over it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from quietnn.denoisers.affine import AffineDenoiser
+from quietnn.errors import InvalidConfig
+from quietnn.targets import noisy_weights
+from quietnn.theory.family import check_variance
+from quietnn.weights import NORMALISATION_TYPES, Partition, check_weights, partition
+
+Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
+"""One affine map for all noisy parameters, or one by group."""
+
+
+@dataclass(frozen=True)
+class ParameterNoise:
+    """A parameter as it stands in the network: `theta w + rho + noise`.
+
+    Attributes:
+        theta: what is left of the clean value.
+        rho: what was added to it.
+        variance: of the noise that is left, `theta^2 sigma_z^2`.
+    """
+
+    theta: float = 1.0
+    rho: float = 0.0
+    variance: float = 0.0
+
+
+CLEAN = ParameterNoise()
+
+
+def parameter_noise(
+    model: nn.Module,
+    noise_variance: float,
+    *,
+    denoisers: Denoisers | None = None,
+    groups: str | Partition = "whole",
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> dict[int, ParameterNoise]:
+    """The noise on each parameter of a module, by `id(parameter)`; those that are not listed are clean.
+
+    Raises:
+        QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
+    """
+    check_variance(noise_variance, "noise_variance")
+    weights = noisy_weights(model, noisy=noisy, normalisation=normalisation)
+    check_weights(weights)
+    chosen = partition(tuple(weights), groups)
+    if denoisers is None:
+        denoisers = AffineDenoiser(1.0, 0.0)
+    if isinstance(denoisers, AffineDenoiser):
+        denoisers = dict.fromkeys(chosen, denoisers)
+    wrong = set(denoisers) ^ set(chosen)
+    if wrong:
+        raise InvalidConfig(f"denoisers and groups differ in {sorted(wrong)[0]!r}; give one denoiser for each group")
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {
+        id(parameters[name]): ParameterNoise(
+            denoisers[group].theta, denoisers[group].rho, denoisers[group].theta ** 2 * noise_variance
+        )
+        for group, members in chosen.items()
+        for name in members
+    }

@@ -1,0 +1,50 @@
+"""Clean statistics carried through the affine denoiser of the layer in front."""
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.calibration.moments import PatchMoments
+from quietnn.calibration.parameter_noise import ParameterNoise
+from quietnn.calibration.visit import Feeder, Visit
+
+
+def carried(
+    visit: Visit, feeder: Feeder, patches: PatchMoments, weight: ParameterNoise, bias: ParameterNoise
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of `theta a + rho S + rho_b`, where `a` is the clean output and `S` the sum of its inputs.
+
+        mean     = theta m + rho E[S] + (theta_b - theta) b + rho_b
+        variance = theta^2 v + 2 rho Cov(a', S) - rho^2 Var[S]
+
+    `a'` is the output at hand, of which `rho S` is a part already; noise is uncorrelated with `S` in expectation. The
+    clean bias `b` is judged by the one at hand.
+    """
+    mean, variance = visit.mean.double(), visit.variance.double()
+    if (weight.theta, weight.rho, bias.theta, bias.rho) == (1.0, 0.0, 1.0, 0.0):
+        return mean, variance
+    mean = weight.theta * mean + weight.rho * patches.means + bias.rho
+    own_bias = getattr(feeder.layer, "bias", None)
+    if own_bias is not None and bias.theta not in (0.0, weight.theta):
+        mean = mean + (bias.theta - weight.theta) * (own_bias.detach().double() - bias.rho) / bias.theta
+    variance = weight.theta**2 * variance
+    if weight.rho:
+        covariance, power = _with_input_sum(feeder, visit.activations)
+        variance = variance + 2 * weight.rho * covariance - weight.rho**2 * power
+    return mean, variance.clamp_min(0)
+
+
+def _with_input_sum(feeder: Feeder, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Covariance of each output channel with the sum of the inputs it is made of, and that sum's variance."""
+    layer = feeder.layer
+    if isinstance(layer, nn.Linear):
+        sums = feeder.inputs.sum(1, keepdim=True)
+    else:
+        assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        ones = torch.ones_like(layer.weight[: layer.groups])
+        sums = layer._conv_forward(feeder.inputs, ones, None)
+    dims = (0, *range(2, outputs.dim()))
+    sums = sums - sums.mean(dims, keepdim=True)
+    power = sums.square().mean(dims).double()
+    repeats = outputs.shape[1] // sums.shape[1]
+    covariance = (outputs * sums.repeat_interleave(repeats, dim=1)).mean(dims).double()
+    return covariance, power.repeat_interleave(repeats)
