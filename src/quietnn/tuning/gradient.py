@@ -1,0 +1,209 @@
+"""Temperatures for every group at once, by the gradient of a loss through the network.
+
+A coordinate search scores the network four times a group; a gradient tells the slope in all groups for the price of
+three forward passes. The steps are those of `quietnn.tuning.steps`: `log theta`, held at or above MMSE's
+(`lambda' = 0`), and the shift, for each group,
+
+    w_hat = mu_w + theta (r - mu_w + shift sigma_z)
+    d loss / d log theta = theta <g, r - mu_w + shift sigma_z>        d loss / d shift = theta sigma_z <g, 1>
+
+where `g` is the gradient in the group's weights. Only two numbers a group depend on the labels.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.denoisers.affine import ML, Temperatures
+from quietnn.denoisers.descent import descend
+from quietnn.denoisers.evidence import Loss, Scratch, Split
+from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.errors import InvalidConfig
+from quietnn.targets import noisy_weights
+from quietnn.tuning.layerwise import scales
+from quietnn.tuning.steps import Scale
+from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
+
+
+@dataclass(frozen=True)
+class GradientSettings:
+    """How the temperatures are sought.
+
+    Attributes:
+        num_steps: gradients taken.
+        step_size: peak step of `log theta`; of the shift in units of `1 / sqrt(inputs of a unit)`, by which all weights
+            of a unit together move its output about as far as the noise did.
+        held_out: fraction of the examples that decides where to stop.
+        judge_every: steps between two looks at the held-out examples.
+        blended: take the steps on statistics of BatchNorm that follow the weights (`quietnn.denoisers.blended_norm`),
+            for a network that is calibrated afterwards; otherwise on the stored ones, the paper's own terms.
+    """
+
+    num_steps: int = 40
+    step_size: float = 0.05
+    held_out: float = 0.2
+    judge_every: int = 4
+    blended: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        for name in ("num_steps", "judge_every"):
+            if getattr(self, name) < 1:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if not 0 < self.step_size < math.inf:
+            raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, 0.05 changes theta by 5 % a step")
+
+
+DEFAULT = GradientSettings()
+
+
+@dataclass(frozen=True)
+class GradientTuning:
+    """The temperatures that did best on the held-out examples, and the way there.
+
+    Attributes:
+        temperatures: one pair per group; pass them to `quietnn.denoise(groups=..., temperatures=...)`.
+        held_out_loss: by number of steps; the start is step 0, so the best is never worse than the start.
+        fit_loss: mean loss on the other examples at each step.
+        num_passes: cost in forward passes over all examples, a backward pass counting two.
+    """
+
+    temperatures: GroupTemperatures
+    held_out_loss: Mapping[int, float]
+    fit_loss: tuple[float, ...]
+    num_passes: float
+
+    @property
+    def best_step(self) -> int:
+        """After how many steps the held-out loss was smallest."""
+        return min(self.held_out_loss, key=lambda step: self.held_out_loss[step])
+
+
+def tune_by_gradient(
+    model: nn.Module,
+    loss: Loss,
+    num_examples: int,
+    *,
+    noise_variance: float,
+    groups: str | Partition = "layerwise",
+    statistics: Mapping[str, WeightStatistics] | None = None,
+    start: Temperatures | GroupTemperatures = ML,
+    with_beta: bool = True,
+    settings: GradientSettings = DEFAULT,
+    seed: int = 0,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> GradientTuning:
+    """Descend in the temperatures of all groups together, and stop where held-out examples say so.
+
+    Args:
+        model: the network as received; it stays as it is.
+        loss: mean loss of the examples at some positions, see `quietnn.denoisers.evidence`.
+        num_examples: how many examples the loss can address.
+        noise_variance: `sigma_z^2`.
+        groups: `"layerwise"`, `"whole"` or a partition of your own.
+        statistics: prior of each group; estimated from the received weights when not given.
+        start: where to begin, for example `start_from(...)` the whole-model optimum.
+        with_beta: move the shift too (MMSE_pb), or leave it as it starts (MMSE_p).
+        settings: how the temperatures are sought.
+        seed: of the split and of the augmentation.
+        normalisation: module types whose parameters carry no noise.
+    """
+    received = noisy_weights(model, normalisation=normalisation)
+    reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
+    pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
+    reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
+    split = Split.of(num_examples, settings.held_out, seed=seed)
+    if noise_variance == 0:
+        return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
+    scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
+    path = _Path(reception, pairs, with_beta=with_beta)
+    generator = torch.Generator().manual_seed(seed)
+    judged: dict[int, tuple[float, GroupTemperatures]] = {}
+
+    def look(num_steps: int) -> None:
+        value = scratch.judge(path.weights(), split.held_out)
+        judged[num_steps] = value, path.temperatures() if num_steps else pairs
+
+    def after_step(step: int) -> None:
+        if (step + 1) % settings.judge_every == 0 or step + 1 == settings.num_steps:
+            look(step + 1)
+
+    def gradient() -> tuple[float, Sequence[Tensor]]:
+        value, gradients = scratch.gradient(path.weights(), split.fit, generator)
+        return value, path.pull_back(gradients)
+
+    look(0)
+    fit_loss = descend(
+        path.point,
+        gradient,
+        num_steps=settings.num_steps,
+        step_size=settings.step_size,
+        project=path.project,
+        after_step=after_step,
+    )
+    best = min(judged.values(), key=lambda pair: pair[0])[1]
+    return GradientTuning(best, {step: pair[0] for step, pair in judged.items()}, fit_loss, scratch.num_passes)
+
+
+class _Path:
+    """The multipliers and shifts of all groups as one point, the weights they give, and the gradient in them."""
+
+    def __init__(self, reception: Reception, start: GroupTemperatures, *, with_beta: bool) -> None:
+        self._reception = reception
+        self._noise_std = math.sqrt(reception.noise_variance)
+        self._start = start
+        self._with_beta = with_beta
+        # A group that shows no signal has no multiplier to move; it stays as it starts.
+        self._scales = {g: scale for g, scale in scales(reception).items() if scale.statistics.variance > 0}
+        self._unit = {g: 1.0 / math.sqrt(_fan_in(reception, g)) for g in self._scales}
+        self._floor = torch.tensor([math.log(scale.smallest_theta) for scale in self._scales.values()])
+        thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]
+        shifts = [scale.shift(start[g]) / self._unit[g] for g, scale in self._scales.items()]
+        self.point = [torch.tensor(thetas).log(), torch.tensor(shifts)]
+
+    def _steps(self) -> dict[str, tuple[Scale, float, float]]:
+        """Scale, multiplier and shift of each group that moves."""
+        thetas, shifts = self.point[0].exp().tolist(), self.point[1].tolist()
+        return {
+            group: (scale, theta, shift * self._unit[group])
+            for (group, scale), theta, shift in zip(self._scales.items(), thetas, shifts, strict=True)
+        }
+
+    def temperatures(self) -> GroupTemperatures:
+        """The point as temperatures."""
+        return {
+            **self._start,
+            **{group: scale.temperatures(theta, shift) for group, (scale, theta, shift) in self._steps().items()},
+        }
+
+    def weights(self) -> dict[str, Tensor]:
+        """The denoised weights at the point."""
+        return self._reception.estimate(self._reception.denoisers(self.temperatures()))
+
+    def pull_back(self, gradients: Mapping[str, Tensor]) -> list[Tensor]:
+        """The gradient in the point, from that in the weights."""
+        in_log_theta, in_shift = [], []
+        for group, (scale, theta, shift) in self._steps().items():
+            members = self._reception.groups[group]
+            along = math.fsum(float(torch.sum(gradients[name], dtype=torch.float64)) for name in members)
+            inner = math.fsum(
+                float(torch.sum(gradients[name] * self._reception.weights[name], dtype=torch.float64))
+                for name in members
+            )
+            offset = shift * self._noise_std - scale.statistics.mean
+            in_log_theta.append(theta * (inner + offset * along))
+            in_shift.append(theta * self._noise_std * self._unit[group] * along if self._with_beta else 0.0)
+        return [torch.tensor(in_log_theta), torch.tensor(in_shift)]
+
+    def project(self) -> None:
+        """Back to `lambda' >= 0`."""
+        torch.maximum(self.point[0], self._floor, out=self.point[0])
+
+
+def _fan_in(reception: Reception, group: str) -> int:
+    """How many inputs a unit of the group's largest tensor has."""
+    tensor = max((reception.weights[name] for name in reception.groups[group]), key=lambda weight: weight.numel())
+    return max(tensor.numel() // max(tensor.shape[0], 1), 1) if tensor.ndim > 1 else 1
