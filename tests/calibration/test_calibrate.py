@@ -1,0 +1,369 @@
+"""Calibration of whole networks: exact without noise, right where the answer is known, and harmless."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from quietnn.calibration.baselines import blend, re_estimate
+from quietnn.calibration.calibrate import calibrate, calibrate_with_report
+from quietnn.channels.transmit import transmit
+from quietnn.denoisers.affine import AffineDenoiser
+from quietnn.denoisers.denoise import denoise
+from quietnn.denoisers.reception import Reception
+from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.targets import noisy_weights
+
+
+class Block(nn.Module):
+    """A residual block with depthwise and grouped parts, a normalised sum, and a shared BatchNorm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.stem_bn = nn.BatchNorm2d(8)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.grouped = nn.Conv2d(8, 8, 1, groups=2)
+        self.shared_bn = nn.BatchNorm2d(8)
+        self.sum_bn = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 6)
+        self.head_bn = nn.BatchNorm1d(6)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = functional.relu(self.stem_bn(self.stem(images)))
+        y = functional.relu(self.shared_bn(self.depthwise(x)))
+        y = functional.relu(self.shared_bn(self.grouped(y)))
+        x = functional.relu(self.sum_bn(x + y))
+        out: Tensor = self.head_bn(self.head(x.mean((2, 3))))
+        return out
+
+
+def trained(model: nn.Module, inputs: Tensor) -> nn.Module:
+    """The model with running statistics of these inputs: what a sender would have."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.momentum = None  # cumulative average
+    with torch.no_grad():
+        for batch in inputs.split(50):
+            model(batch)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    level = torch.randn(400, 3, 1, 1, generator=generator)
+    return level + torch.randn(400, 3, 6, 6, generator=generator)
+
+
+@pytest.fixture(scope="module")
+def network(images: Tensor) -> nn.Module:
+    torch.manual_seed(1)
+    return trained(Block(), images)
+
+
+def statistics(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_without_noise_every_statistic_comes_back_bit_for_bit(
+    network: nn.Module, images: Tensor, dtype: torch.dtype
+) -> None:
+    model = copy.deepcopy(network).to(dtype)
+    other_inputs = (2 * images[:20] + 1).to(dtype)  # far from what the statistics were taken over
+    assert same(statistics(model), statistics(calibrate(model, other_inputs, noise_variance=0.0)))
+
+
+def test_a_single_channel_after_a_linear_layer_has_a_closed_form() -> None:
+    """Mean: `k = p / max(p + s, d^2)`. Variance: `v + sigma^2 tr(C)`, for one channel cannot tell gap from change."""
+    generator = torch.Generator().manual_seed(4)
+    inputs = torch.randn(60, 5, generator=generator, dtype=torch.float64) + torch.arange(5)
+    model = nn.Sequential(nn.Linear(5, 1), nn.BatchNorm1d(1)).double().eval()
+    sigma2 = 0.03
+    model[1].running_mean.fill_(0.4)
+    model[1].running_var.fill_(1.7)
+    with torch.no_grad():
+        outputs = model[0](inputs)[:, 0]
+    calibrated = calibrate(model, inputs, noise_variance=sigma2)
+    shift = sigma2 * (float((inputs.mean(0) ** 2).sum()) + 1)
+    error = float(outputs.var()) / 60
+    deviation = float(outputs.mean()) - 0.4
+    weight = shift / max(shift + error, deviation**2)
+    assert calibrated[1].running_mean.item() == pytest.approx(0.4 + weight * deviation, rel=1e-8)
+    growth = sigma2 * float(inputs.var(0, correction=0).sum())
+    assert calibrated[1].running_var.item() == pytest.approx(1.7 + growth, rel=1e-8)
+
+
+def test_it_beats_both_clean_and_re_estimated_statistics_where_the_truth_is_known() -> None:
+    """A linear layer on Gaussian inputs, 12 draws: squared errors against the moments of all inputs there are."""
+    torch.manual_seed(0)
+    factor = torch.randn(40, 40) / 40**0.5
+
+    def draw(num: int) -> Tensor:
+        return torch.randn(num, 40) @ factor + 0.3
+
+    model = nn.Sequential(nn.Linear(40, 64, bias=False), nn.BatchNorm1d(64)).eval()
+    weight = model[0].weight.detach().clone()
+    covariance, mean = factor.T @ factor, torch.full((40,), 0.3)
+    model[1].running_mean.copy_(weight @ mean)
+    model[1].running_var.copy_((weight @ covariance * weight).sum(1))
+    errors: dict[str, float] = dict.fromkeys(("clean", "plain", "calibrated"), 0.0)
+    for seed in range(12):
+        observation = transmit(model, wnr_db=3.0, seed=seed)
+        noisy = observation.received[0].weight.detach()
+        true_mean, true_variance = noisy @ mean, (noisy @ covariance * noisy).sum(1)
+        inputs = draw(20)
+        for name, candidate in (
+            ("clean", model),
+            ("plain", re_estimate(observation.received, inputs)),
+            ("calibrated", calibrate(observation.received, inputs, noise_variance=observation.noise_variance)),
+        ):
+            errors[name] += float(((candidate[1].running_mean - true_mean) ** 2 / true_variance).mean())
+            errors[name] += float(((candidate[1].running_var / true_variance).log() ** 2).mean())
+    assert errors["calibrated"] < 0.8 * min(errors["clean"], errors["plain"])
+
+
+def test_one_forward_pass_is_made(network: nn.Module, images: Tensor) -> None:
+    calls: list[str] = []
+    model = copy.deepcopy(network)
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda *_, name=name: calls.append(name))
+    model(images[:10])
+    once = list(calls)
+    calls.clear()
+    calibrate(model, images[:10], noise_variance=1e-3, in_place=True)
+    assert calls == once
+
+
+def test_the_pass_already_sees_calibrated_statistics(network: nn.Module, images: Tensor) -> None:
+    """Layer by layer: what comes out of the pass is what the finished network makes of the same inputs.
+
+    Not for the shared BatchNorm, whose first call cannot know the second.
+    """
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.BatchNorm2d(5))
+    noisy = transmit(trained(model, images), wnr_db=0.0, seed=0)
+    outputs: list[Tensor] = []
+    noisy.received[-1].register_forward_hook(lambda *args: outputs.append(args[2]))
+    calibrated = calibrate(noisy.received, images[:40], noise_variance=noisy.noise_variance, in_place=True)
+    calibrated(images[:40])
+    torch.testing.assert_close(outputs[0], outputs[1])
+
+
+def test_nothing_but_running_statistics_changes_and_only_in_the_copy(network: nn.Module, images: Tensor) -> None:
+    received = transmit(network, wnr_db=5.0, seed=0)
+    before = statistics(received.received)
+    result = calibrate(received.received, images[:50], noise_variance=received.noise_variance)
+    assert same(before, statistics(received.received))
+    changed = {name for name, tensor in statistics(result).items() if not torch.equal(tensor, before[name])}
+    running = {name for name in before if name.endswith(("running_mean", "running_var"))}
+    assert changed == running
+    assert all(bool((tensor > 0).all()) for name, tensor in statistics(result).items() if name.endswith("running_var"))
+    in_place = calibrate(received.received, images[:50], noise_variance=received.noise_variance, in_place=True)
+    assert in_place is received.received
+    assert same(statistics(result), statistics(in_place))
+
+
+def test_modes_stay_as_they_were_module_by_module(network: nn.Module, images: Tensor) -> None:
+    model = copy.deepcopy(network).train()
+    model.stem_bn.eval()  # a frozen BatchNorm in a network in training
+    modes = [module.training for module in model.modules()]
+    result = calibrate(model, images[:20], noise_variance=1e-3)
+    assert [module.training for module in model.modules()] == modes
+    assert [module.training for module in result.modules()] == modes
+    evaluated = calibrate(copy.deepcopy(network), images[:20], noise_variance=1e-3)
+    assert same(statistics(result), statistics(evaluated))
+
+
+def test_frozen_parameters_are_calibrated_like_others(network: nn.Module, images: Tensor) -> None:
+    frozen = copy.deepcopy(network).requires_grad_(False)
+    results = [calibrate(model, images[:20], noise_variance=1e-3) for model in (network, frozen)]
+    assert same(statistics(results[0]), statistics(results[1]))
+
+
+def test_the_report_names_who_feeds_whom_and_what_could_not_be_traced(network: nn.Module, images: Tensor) -> None:
+    report = calibrate_with_report(network, images[:50], noise_variance=1e-3)
+    assert [(layer.name, layer.feeder) for layer in report.layers] == [
+        ("stem_bn", "stem"),
+        ("shared_bn", "depthwise"),
+        ("shared_bn", "grouped"),
+        ("sum_bn", None),
+        ("head_bn", "head"),
+    ]
+    upstream = [layer.upstream_share for layer in report.layers]
+    assert upstream[0] == 0
+    assert upstream == sorted(upstream)
+    assert all(0 <= layer.mean_weight <= 1 for layer in report.layers)
+    assert "layer in front unknown" in str(report).splitlines()[3]
+
+
+def test_a_layer_shared_by_two_places_feeds_both() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.first, self.second = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            first: Tensor = self.first(self.layer(x))
+            second: Tensor = self.second(self.layer(first))
+            return second
+
+    report = calibrate_with_report(Twice().eval(), torch.randn(30, 4), noise_variance=0.1)
+    assert [layer.feeder for layer in report.layers] == ["layer", "layer"]
+
+
+def test_two_batch_norms_may_share_one_input_and_a_tensor_written_into_is_not_trusted() -> None:
+    class Fork(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.left, self.right, self.after = nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.layer(x)
+            out = self.left(y) + self.right(y)
+            out = out + self.after(y.add_(1.0))
+            return out
+
+    report = calibrate_with_report(Fork().eval(), torch.randn(30, 4), noise_variance=0.1)
+    assert [layer.feeder for layer in report.layers] == ["layer", "layer", None]
+
+
+def test_a_linear_layer_over_positions_is_not_taken_for_the_channels_in_front() -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(3)).eval()
+    report = calibrate_with_report(model, torch.randn(30, 3, 4), noise_variance=0.1)
+    assert report.layers[0].feeder is None
+
+
+def test_a_clean_layer_in_front_of_the_noise_keeps_its_statistics(network: nn.Module, images: Tensor) -> None:
+    noisy = [name for name in noisy_weights(network) if not name.startswith("stem")]
+    result = calibrate(network, images[:50], noise_variance=0.01, noisy=noisy)
+    before, after = statistics(network), statistics(result)
+    assert torch.equal(before["stem_bn.running_mean"], after["stem_bn.running_mean"])
+    assert torch.equal(before["stem_bn.running_var"], after["stem_bn.running_var"])
+    assert not torch.equal(before["head_bn.running_mean"], after["head_bn.running_mean"])
+
+
+def test_scaled_weights_are_calibrated_to_scaled_statistics(images: Tensor) -> None:
+    """BatchNorm undoes a scale, so whether weights were shrunk before makes no difference to the outputs."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False),
+        nn.BatchNorm2d(8, eps=1e-12),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, groups=2),
+        nn.BatchNorm2d(8, eps=1e-12),
+    ).double()
+    inputs = images.double()
+    received = transmit(trained(model, inputs), wnr_db=2.0, seed=1)
+    plain = calibrate(received.received, inputs[:60], noise_variance=received.noise_variance)
+    reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
+    halved = dict.fromkeys(reception.groups, AffineDenoiser(0.5, 0.0))
+    shrunk = copy.deepcopy(received.received)
+    reception.estimate(halved, out=noisy_weights(shrunk))
+    result = calibrate(
+        shrunk, inputs[:60], noise_variance=received.noise_variance, denoisers=halved, groups="layerwise"
+    )
+    torch.testing.assert_close(result(inputs), plain(inputs), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["linear", "grouped"])
+def test_an_offset_on_all_weights_moves_the_prediction_as_it_moves_the_outputs(kind: str, images: Tensor) -> None:
+    """With all inputs and hardly any noise, statistics predicted through `rho` are those of the shifted layer."""
+    torch.manual_seed(0)
+    inputs = images.double() if kind == "grouped" else images.double().flatten(1)
+    layer = nn.Conv2d(3, 6, 3, padding=1, groups=3) if kind == "grouped" else nn.Linear(108, 6)
+    norm = nn.BatchNorm2d(6) if kind == "grouped" else nn.BatchNorm1d(6)
+    model = re_estimate(nn.Sequential(layer, norm).double().eval(), inputs)
+    denoiser = AffineDenoiser(0.8, 0.05)
+    shifted = copy.deepcopy(model)
+    for tensor in noisy_weights(shifted).values():
+        denoiser(tensor, out=tensor)
+    expected = re_estimate(shifted, inputs)
+    result = calibrate(shifted, inputs, noise_variance=1e-12, denoisers=denoiser)
+    torch.testing.assert_close(result[1].running_mean, expected[1].running_mean, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(result[1].running_var, expected[1].running_var, rtol=1e-2, atol=0)
+
+
+def test_keyword_inputs_are_passed_by_keyword(network: nn.Module, images: Tensor) -> None:
+    by_keyword = calibrate(network, {"images": images[:20]}, noise_variance=1e-3)
+    assert same(statistics(by_keyword), statistics(calibrate(network, images[:20], noise_variance=1e-3)))
+
+
+def test_denoised_weights_can_be_calibrated(network: nn.Module, images: Tensor) -> None:
+    received = transmit(network, wnr_db=3.0, seed=0)
+    estimate = denoise(received.received, noise_variance=received.noise_variance, groups="layerwise")
+    reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
+    from quietnn.denoisers.affine import MMSE
+
+    result = calibrate(
+        estimate,
+        images[:50],
+        noise_variance=received.noise_variance,
+        denoisers=reception.denoisers(MMSE),
+        groups="layerwise",
+    )
+    assert bool(torch.isfinite(result(images)).all())
+
+
+def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: nn.Module, images: Tensor) -> None:
+    before = statistics(network)
+    broken = images[:4].clone()
+    broken[0, 0, 0, 0] = math.nan
+    for inputs, message in (
+        (images[:0], "at least 2 inputs"),
+        (images[:1], "at least 2 inputs"),
+        ({}, "at least 2 inputs"),
+        (broken, "not finite"),
+    ):
+        with pytest.raises(QuietnnError, match=message):
+            calibrate(network, inputs, noise_variance=0.1, in_place=True)
+    for noise_variance in (-1.0, math.nan, math.inf):
+        with pytest.raises(QuietnnError, match="noise_variance"):
+            calibrate(network, images[:4], noise_variance=noise_variance, in_place=True)
+    with pytest.raises(InvalidConfig, match="'fc'"):
+        calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True)
+    with pytest.raises(InvalidConfig, match="sample_weight is 2"):
+        blend(network, images[:4], sample_weight=2)
+    assert same(before, statistics(network))
+
+
+def test_a_network_that_overflows_is_refused_and_its_statistics_put_back(network: nn.Module, images: Tensor) -> None:
+    model = copy.deepcopy(network)
+    with torch.no_grad():
+        model.grouped.weight.fill_(1e38)
+    before = statistics(model)
+    with pytest.raises(InvalidWeights, match="shared_bn"):
+        calibrate(model, images[:10], noise_variance=1e-3, in_place=True)
+    assert same(before, statistics(model))
+    assert not model.stem_bn._forward_pre_hooks
+
+
+def test_without_running_statistics_there_is_nothing_to_calibrate() -> None:
+    for model in (
+        nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)),
+        nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=False)),
+    ):
+        with pytest.raises(InvalidConfig, match="nothing to calibrate"):
+            calibrate(model, torch.randn(8, 4), noise_variance=0.1)
+
+
+def test_the_baselines_do_what_they_say(images: Tensor) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    with torch.no_grad():
+        flat = model[0](images[:30]).movedim(1, 0).flatten(1)
+    plain = re_estimate(model, images[:30])
+    torch.testing.assert_close(plain[1].running_mean, flat.mean(1), rtol=0, atol=1e-5)
+    torch.testing.assert_close(plain[1].running_var, flat.var(1), rtol=0.05, atol=0)
+    half = blend(model, images[:30], sample_weight=0.5)
+    torch.testing.assert_close(half[1].running_mean, flat.mean(1) / 2, rtol=0, atol=1e-5)
+    assert torch.equal(blend(model, images[:30], sample_weight=0.0)[1].running_var, model[1].running_var)
