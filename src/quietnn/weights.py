@@ -1,8 +1,8 @@
 """Which tensors of a model are noisy, how they are grouped, and the statistics of each group."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ Weights = Mapping[str, Tensor]
 Partition = Mapping[str, tuple[str, ...]]
 """The tensor names of each group, by group name. Groups are disjoint."""
 
+Moments = tuple[Tensor, Tensor, Tensor]
+"""Count, mean and sum of squared deviations of blocks of weights, as `block_moments` gives them."""
+
 NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
     nn.modules.batchnorm._NormBase,  # BatchNorm1d/2d/3d, SyncBatchNorm, InstanceNorm1d/2d/3d, lazy ones
     nn.LayerNorm,
@@ -24,7 +27,7 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
 )
 """Modules whose parameters are sent without noise. Extend it: `normalisation=(*NORMALISATION_TYPES, Mine)`."""
 
-_BLOCK = 4096
+BLOCK = 4096
 """Weights per partial sum. Fixed, so that a statistic does not depend on chunking, threads or tensor order."""
 
 
@@ -62,12 +65,26 @@ def noisy_names_of_state(state: Weights) -> tuple[str, ...]:
     >>> noisy_names_of_state({"fc.weight": torch.ones(2, 3), "fc.bias": torch.ones(2), "ln.weight": torch.ones(3)})
     ('fc.weight', 'fc.bias')
     """
+    floating = {name for name, tensor in state.items() if tensor.is_floating_point()}
+    return noisy_names_of_shapes({name: tuple(tensor.shape) for name, tensor in state.items()}, floating)
+
+
+def noisy_names_of_shapes(shapes: Mapping[str, Sequence[int]], floating: Collection[str]) -> tuple[str, ...]:
+    """The same rule where only names and shapes are known, as in the header of a file.
+
+    Args:
+        shapes: the shape of every tensor, by name.
+        floating: the names of those that are floating point.
+
+    >>> noisy_names_of_shapes({"fc.weight": (2, 3), "ln.weight": (3,)}, floating=("fc.weight", "ln.weight"))
+    ('fc.weight',)
+    """
     names: list[str] = []
-    for members in layerwise(state).values():
+    for members in layerwise(shapes).values():
         parameters = {name.rpartition(".")[2]: name for name in members}
-        weight = state[parameters["weight"]] if "weight" in parameters else None
-        if not {"running_mean", "running_var"} & parameters.keys() and not (weight is not None and weight.ndim == 1):
-            names += [name for name in members if state[name].is_floating_point()]
+        flat = "weight" in parameters and len(shapes[parameters["weight"]]) == 1
+        if not {"running_mean", "running_var"} & parameters.keys() and not flat:
+            names += [name for name in members if name in floating]
     return tuple(names)
 
 
@@ -169,7 +186,11 @@ class WeightStatistics:
         Raises:
             InvalidWeights: if a weight is not finite, or so large that its square is no float64.
         """
-        moments = [block_moments(tensor) for tensor in tensors]
+        return cls.from_moments([block_moments(tensor) for tensor in tensors])
+
+    @classmethod
+    def from_moments(cls, moments: Sequence[Moments]) -> "WeightStatistics":
+        """The statistics of a group whose `block_moments` were taken earlier, in any order and any chunks."""
         count = math.fsum(float(counts.sum()) for counts, _, _ in moments)
         if not count:
             raise QuietnnError("a group without weights has no statistics; give it at least one weight")
@@ -191,9 +212,12 @@ class WeightStatistics:
         >>> WeightStatistics.from_received([torch.tensor([1.0, -1.0])], noise_variance=0.25)
         WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
         """
+        return cls.from_clean(tensors).without_noise(noise_variance)
+
+    def without_noise(self, noise_variance: float) -> "WeightStatistics":
+        """The statistics of the clean weights, when these are of the received ones: the noise's variance less."""
         check_variance(noise_variance, "noise_variance")
-        received = cls.from_clean(tensors)
-        return cls(received.mean, max(received.variance - noise_variance, 0.0), received.num_weights)
+        return replace(self, variance=max(self.variance - noise_variance, 0.0))
 
 
 def _exact_sum(values: Iterable[float]) -> float:
@@ -204,15 +228,15 @@ def _exact_sum(values: Iterable[float]) -> float:
         return math.nan
 
 
-def block_moments(tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def block_moments(tensor: Tensor) -> Moments:
     """Count, mean and sum of squared deviations of each block of 4096 weights, in float64.
 
     The blocks are fixed by the tensor alone and are combined by exact summation, so a statistic is the same to
     the last bit however the tensor was cut into chunks (at multiples of the block) and whatever the thread count.
     """
     flat = tensor.detach().reshape(-1)
-    body, tail = flat[: flat.numel() // _BLOCK * _BLOCK], flat[flat.numel() // _BLOCK * _BLOCK :]
-    pieces = [piece.reshape(-1, _BLOCK) for piece in torch.split(body, _BLOCK * 64)] + [tail.reshape(1, -1)]
+    body, tail = flat[: flat.numel() // BLOCK * BLOCK], flat[flat.numel() // BLOCK * BLOCK :]
+    pieces = [piece.reshape(-1, BLOCK) for piece in torch.split(body, BLOCK * 64)] + [tail.reshape(1, -1)]
     scratch = torch.empty(max(rows.numel() for rows in pieces), dtype=torch.float64, device=flat.device)
     counts, means, squares = [], [], []
     for rows in pieces:

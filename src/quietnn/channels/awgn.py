@@ -73,21 +73,29 @@ class AWGN:
             return self.noise_variance
         if not weights:
             raise QuietnnError("no weights to measure the noise against; send at least one tensor")
+        return self.variance_at(WeightStatistics.from_clean(weights.values()))
+
+    def variance_at(self, statistics: WeightStatistics) -> float:
+        """The `sigma_z^2` that weights with these statistics will meet."""
+        if self.noise_variance is not None:
+            return self.noise_variance
         assert self.wnr_db is not None
-        statistics = WeightStatistics.from_clean(weights.values())
         power = statistics.variance if self.power == Power.VARIANCE else statistics.second_moment
         return noise_variance_of(self.wnr_db, power)
 
 
-def add_noise(tensor: Tensor, std: float, *, seed: int, name: str) -> Tensor:
-    """A copy of a tensor with Gaussian noise on it; 16-bit tensors are summed in float32 and rounded once."""
+def add_noise(tensor: Tensor, std: float, *, seed: int, name: str, start: int = 0) -> Tensor:
+    """A copy of a tensor with Gaussian noise on it; 16-bit tensors are summed in float32 and rounded once.
+
+    A stretch of a larger tensor gets the noise that belongs there if `start`, its place in it, is given.
+    """
     received = tensor.detach().clone(memory_format=torch.contiguous_format)
     if std == 0:
         return received
     exact = torch.promote_types(tensor.dtype, torch.float32)
     flat = received.view(-1)
-    for start in range(0, flat.numel(), 16 * BLOCK):
-        piece = flat[start : start + 16 * BLOCK]
-        noise = standard_normal(piece.numel(), seed=seed, name=name, start=start)
+    for offset in range(0, flat.numel(), 16 * BLOCK):
+        piece = flat[offset : offset + 16 * BLOCK]
+        noise = standard_normal(piece.numel(), seed=seed, name=name, start=start + offset)
         piece.copy_(piece.to(exact).add(noise.to(piece.device, exact), alpha=std))
     return received

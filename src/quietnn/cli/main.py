@@ -8,11 +8,15 @@ from rich.markup import escape
 
 from quietnn.cli.analyze import analyze
 from quietnn.cli.demo import demo
+from quietnn.cli.denoise import denoise
 from quietnn.cli.evaluate import evaluate
 from quietnn.cli.gaussianity import gaussianity
+from quietnn.cli.inspect import inspect
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
 from quietnn.cli.train import train
+from quietnn.cli.transmit import transmit
+from quietnn.cli.tune import tune
 from quietnn.errors import QuietnnError
 
 app = typer.Typer(
@@ -22,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, analyze, evaluate, gaussianity, sweep, theory, train):
+for verb in (demo, analyze, evaluate, gaussianity, sweep, theory, train, inspect, transmit, denoise, tune):
     app.command()(verb)
 
 

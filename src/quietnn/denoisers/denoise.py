@@ -56,27 +56,44 @@ def denoise(
     """
     received = noisy_weights(target, noisy=noisy, normalisation=normalisation)
     reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics, form=form)
-    denoisers = _denoisers(reception, method, lambda_prime, beta, temperatures)
+    denoisers = method_denoisers(reception, method, lambda_prime, beta, temperatures)
     if in_place:
         reception.estimate(denoisers, out=received)
         return target
     return with_weights(target, reception.estimate(denoisers))
 
 
-def _denoisers(
+def method_denoisers(
     reception: Reception,
     method: str,
     lambda_prime: float | None,
     beta: float | None,
     temperatures: Temperatures | GroupTemperatures | None,
 ) -> dict[str, AffineDenoiser]:
+    """The affine map of each group, by the name of a method or by temperatures.
+
+    Raises:
+        InvalidConfig: if the method is unknown, or its temperatures are missing, superfluous or given twice.
+        InfeasibleTemperatures: if a pair lies at or past the pole of its group.
+    """
+    chosen = method_temperatures(method, lambda_prime, beta, temperatures)
+    if chosen is None:
+        return dict.fromkeys(reception.groups, AffineDenoiser(1.0, 0.0))
+    return reception.denoisers(chosen)
+
+
+def method_temperatures(
+    method: str,
+    lambda_prime: float | None,
+    beta: float | None,
+    temperatures: Temperatures | GroupTemperatures | None,
+) -> Temperatures | GroupTemperatures | None:
+    """The temperatures that a choice of method means; None for ML, which leaves the weights alone in every form."""
     if temperatures is not None:
         if lambda_prime is not None or beta is not None:
             raise InvalidConfig("temperatures were given twice; give either temperatures or lambda_prime and beta")
-        return reception.denoisers(temperatures)
+        return temperatures
     if method not in METHODS:
         raise InvalidConfig(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
-    if method == "ml":
-        METHODS[method].temperatures(lambda_prime, beta)
-        return dict.fromkeys(reception.groups, AffineDenoiser(1.0, 0.0))
-    return reception.denoisers(METHODS[method].temperatures(lambda_prime, beta))
+    chosen = METHODS[method].temperatures(lambda_prime, beta)
+    return None if method == "ml" else chosen

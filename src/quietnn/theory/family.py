@@ -172,3 +172,13 @@ def noise_variance_of(wnr_db: float, weight_power: float) -> float:
     variance = weight_power / db_to_ratio(wnr_db)
     check_variance(variance, f"the noise variance at {wnr_db} dB")
     return variance
+
+
+def noise_variance_within(wnr_db: float, received_variance: float) -> float:
+    """The share of noise in what was received at a WNR: `sigma_z^2 = var(r) / (1 + eta)`.
+
+    >>> noise_variance_within(0.0, 3.0)
+    1.5
+    """
+    check_variance(received_variance, "the variance of the received weights")
+    return received_variance / (1.0 + db_to_ratio(wnr_db))

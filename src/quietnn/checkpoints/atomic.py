@@ -1,0 +1,147 @@
+"""Outputs that appear whole or not at all: written beside their place, made durable, then moved there in one step."""
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+
+_AT_FDCWD = -100
+_EXCHANGE = 2
+
+
+def check_target(source: Path, out: Path, *, overwrite: bool, num_bytes: int) -> None:
+    """Refuse, before anything is read or written, an output that could not be put in its place.
+
+    Raises:
+        InvalidConfig: if it is there already, is the input, or is of another kind (file or folder) than the input.
+        MissingData: if the folder to write into is not there.
+        QuietnnError: if that folder is read-only or its disk too full.
+    """
+    folder = out.absolute().parent
+    if not folder.is_dir():
+        raise MissingData(f"there is no folder {folder} to write {out.name} into; make it first")
+    if out.exists() and out.samefile(source):
+        raise InvalidConfig(f"{out} is the input itself; write to another name")
+    if source.is_dir():
+        inner, outer = out.resolve(), source.resolve()
+        if outer in inner.parents or inner in outer.parents:
+            raise InvalidConfig(f"{out} and {source} lie inside each other; write somewhere else")
+        if out.exists() and not out.is_dir():
+            raise InvalidConfig(f"{out} is a file and the input a folder; give the name of a folder")
+    elif out.is_dir():
+        raise InvalidConfig(f"{out} is a folder and the input a file; give the name of a file")
+    elif out.suffix != source.suffix:
+        raise InvalidConfig(f"the output {out.name} must end in {source.suffix} like the input; formats are kept")
+    occupied = any(out.iterdir()) if out.is_dir() else out.exists() or out.is_symlink()
+    if occupied and not overwrite:
+        raise InvalidConfig(f"{out} is there already; choose another name, or replace it with --overwrite")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise QuietnnError(f"cannot write into {folder}: permission denied; choose a folder of your own")
+    free = shutil.disk_usage(folder).free
+    if free < num_bytes:
+        raise QuietnnError(f"{out} needs {num_bytes:,} bytes and {folder} has {free:,} free; make room or go elsewhere")
+
+
+@contextmanager
+def replacing_file(out: Path) -> Iterator[Path]:
+    """A path to write to (and fsync) that takes the place of `out` at the end of the block, or vanishes."""
+    with _beside(out) as partial, _held(partial, folder=False):
+        yield partial
+        partial.replace(out)
+        sync_folder(out.absolute().parent)
+
+
+@contextmanager
+def replacing_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill that takes the place of `out` at the end of the block; the old one is then removed."""
+    with _beside(out) as partial, _held(partial, folder=True):
+        yield partial
+        for folder in {partial, *(path.parent for path in partial.rglob("*"))}:
+            sync_folder(folder)
+        if out.is_dir() and any(out.iterdir()):
+            _exchange(partial, out)
+        else:
+            partial.rename(out)
+        sync_folder(out.absolute().parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """A hidden name beside `out`; whatever bears it at the end is removed, and errors of the disk get words."""
+    partial = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        _remove_abandoned(out)
+        yield partial
+    except OSError as error:
+        reason = error.strerror or str(error)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room or write elsewhere" if full else "check the folder and its permissions"
+        raise QuietnnError(f"cannot write {out}: {reason}; nothing was left behind, {remedy}") from error
+    finally:
+        _remove(partial)
+
+
+@contextmanager
+def _held(partial: Path, *, folder: bool) -> Iterator[None]:
+    """Create the file or folder and hold a lock on it for as long as this process lives."""
+    if folder:
+        partial.mkdir()
+        descriptor = os.open(partial, os.O_RDONLY)
+    else:
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with suppress(OSError):  # some network disks know no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_abandoned(out: Path) -> None:
+    """Remove what killed runs left beside this output: nobody holds its lock any more."""
+    for path in out.absolute().parent.iterdir():
+        middle = path.name.removeprefix(f".{out.name}.").removesuffix(".part")
+        if not (middle.isdecimal() and path.name == f".{out.name}.{middle}.part"):
+            continue
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+            finally:
+                os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Swap two names in one step where the system can, else in two; `new` then names what was old."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is not None:
+        names = os.fsencode(new), os.fsencode(old)
+        if renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE) == 0:
+            return
+    aside = new.with_name(new.name.removesuffix(".part") + "0.part")
+    old.rename(aside)
+    new.rename(old)
+    aside.rename(new)

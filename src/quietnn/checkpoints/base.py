@@ -1,0 +1,77 @@
+"""What every kind of checkpoint can do: tell its tensors, take statistics of them, be rewritten."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from quietnn.checkpoints.provenance import Step
+from quietnn.checkpoints.workers import Streaming
+from quietnn.errors import InvalidWeights
+from quietnn.weights import Moments, block_moments
+
+Change = Callable[[Tensor, int], None]
+"""Changes a flat stretch of a tensor in place, given the stretch and its start in the tensor."""
+
+
+class Checkpoint(Protocol):
+    """A model on the disk.
+
+    Attributes:
+        path: the file or folder it was opened from.
+        shapes: the shape of every tensor, by name.
+        floating: the names of the floating point tensors.
+        history: what was done to it before, as its metadata tell.
+        num_bytes: its size on the disk.
+    """
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def shapes(self) -> Mapping[str, Sequence[int]]: ...
+    @property
+    def floating(self) -> Collection[str]: ...
+    @property
+    def history(self) -> list[Any]: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+    def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
+        """These names, one for each tensor (tied ones once), once their dtypes are known to be ones we compute with."""
+        ...
+
+    def visit(self, names: Collection[str], look: Callable[[str, Tensor], None], streaming: Streaming) -> None:
+        """Show every stretch of the named tensors to a function, from several threads."""
+        ...
+
+    def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
+        """Write a copy with some tensors changed, whole or not at all."""
+        ...
+
+
+def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Streaming) -> dict[str, list[Moments]]:
+    """The block moments of each named tensor, in one pass.
+
+    Raises:
+        InvalidWeights: if a tensor holds NaN or infinity, with its name and how many.
+    """
+    moments: dict[str, list[Moments]] = {name: [] for name in names}
+    bad: dict[str, int] = dict.fromkeys(names, 0)
+
+    def look(name: str, values: Tensor) -> None:
+        found = block_moments(values)
+        if not torch.isfinite(found[1]).all():
+            bad[name] += int((~torch.isfinite(values)).sum())
+        moments[name].append(found)
+
+    checkpoint.visit(names, look, streaming)
+    broken = [name for name in names if bad[name]]
+    if broken:
+        more = f" (and so do {len(broken) - 1} more tensors)" if len(broken) > 1 else ""
+        raise InvalidWeights(
+            f"{broken[0]} holds {bad[broken[0]]} values that are not finite{more}; repair that tensor, "
+            f"or leave it out with --exclude '{broken[0]}'"
+        )
+    return moments

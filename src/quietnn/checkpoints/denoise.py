@@ -1,0 +1,161 @@
+"""Denoise a checkpoint from file to file, with what a receiver has and no more."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from quietnn.checkpoints.atomic import check_target
+from quietnn.checkpoints.base import Change, moments_of
+from quietnn.checkpoints.opening import open_checkpoint
+from quietnn.checkpoints.selection import Selection, select
+from quietnn.checkpoints.temperatures import TunedTemperatures
+from quietnn.checkpoints.workers import Streaming
+from quietnn.denoisers.affine import AffineDenoiser
+from quietnn.denoisers.denoise import method_denoisers, method_temperatures
+from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.errors import InvalidConfig
+from quietnn.theory.family import Form, check_variance, noise_variance_within
+from quietnn.units import db_to_ratio
+from quietnn.weights import Moments, Partition, WeightStatistics, partition
+
+
+@dataclass(frozen=True)
+class DenoisedCheckpoint:
+    """What was done: the noise, the estimated statistics of the clean weights and the map of each group."""
+
+    noise_variance: float
+    statistics: Mapping[str, WeightStatistics]
+    denoisers: Mapping[str, AffineDenoiser]
+
+
+def ignore_selection(selection: Selection) -> None:
+    """Show it to nobody."""
+
+
+def denoise_checkpoint(
+    source: Path,
+    out: Path,
+    *,
+    noise_variance: float | None = None,
+    wnr_db: float | None = None,
+    method: str = "mmse",
+    lambda_prime: float | None = None,
+    beta: float | None = None,
+    temperatures: TunedTemperatures | None = None,
+    groups: str | None = None,
+    form: Form | str = Form.CENTRED,
+    noisy: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    overwrite: bool = False,
+    streaming: Streaming | None = None,
+    on_selection: Callable[[Selection], None] = ignore_selection,
+) -> DenoisedCheckpoint:
+    """Write the estimate of the clean weights, `w_hat = theta r + rho` for each group, in memory that stays small.
+
+    The result is that of `quietnn.denoise` to the last bit. Everything is checked, the weights included, before the
+    first byte is written; the output then appears whole or not at all.
+
+    Args:
+        source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
+        out: where to write; of the same kind.
+        noise_variance: `sigma_z^2`.
+        wnr_db: the weight-to-noise ratio instead; then `sigma_z^2 = var(r) / (1 + eta)`.
+        method: `"ml"`, `"mmse"`, `"mmse_p"` or `"mmse_pb"`.
+        lambda_prime: for `mmse_p` and `mmse_pb`.
+        beta: for `mmse_pb`.
+        temperatures: from a file, instead of a method; they bring their groups and, if not given, the noise variance.
+        groups: `"whole"` (the default) or `"layerwise"`.
+        form: how the prior mean enters, see `Form`.
+        noisy: patterns of the noisy tensors' names, instead of the rule.
+        exclude: patterns of names to leave alone.
+        overwrite: replace an output that is there.
+        streaming: threads and chunks.
+        on_selection: told which tensors are noisy, before anything is written.
+    """
+    streaming = streaming or Streaming()
+    form = Form(form)
+    noise_variance, groups, pairs = _settled(noise_variance, wnr_db, temperatures, groups)
+    method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
+    checkpoint = open_checkpoint(source)
+    selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
+    names = checkpoint.distinct(selection.noisy)
+    chosen = partition(names, groups)
+    _check_groups(pairs, chosen)
+    on_selection(selection)
+    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    moments = moments_of(checkpoint, names, streaming)
+    if noise_variance is None:
+        assert wnr_db is not None
+        received = WeightStatistics.from_moments([block for blocks in moments.values() for block in blocks])
+        noise_variance = noise_variance_within(wnr_db, received.variance)
+    reception = _reception(moments, chosen, noise_variance, form)
+    denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
+    step = _step(noise_variance, groups, form, denoisers)
+    changes = {name: _change(denoisers[group]) for group, members in chosen.items() for name in members}
+    checkpoint.write(out, changes, step, streaming)
+    return DenoisedCheckpoint(noise_variance, reception.statistics, denoisers)
+
+
+def _settled(
+    noise_variance: float | None, wnr_db: float | None, tuned: TunedTemperatures | None, groups: str | None
+) -> tuple[float | None, str, GroupTemperatures | None]:
+    """The noise, the groups and the temperatures that the arguments mean together."""
+    if tuned is not None:
+        if groups is not None and groups != tuned.groups:
+            raise InvalidConfig(f"groups is {groups!r}, the temperatures are for {tuned.groups!r}; leave groups out")
+        if noise_variance is None and wnr_db is None:
+            noise_variance = tuned.noise_variance
+    if (noise_variance is None) == (wnr_db is None):
+        raise InvalidConfig(
+            f"noise_variance is {noise_variance} and wnr_db {wnr_db}; give exactly one (--noise-variance or --wnr-db)"
+        )
+    if noise_variance is not None:
+        check_variance(noise_variance, "noise_variance")
+    if wnr_db is not None:
+        db_to_ratio(wnr_db)
+    if tuned is None:
+        return noise_variance, groups or "whole", None
+    return noise_variance, tuned.groups, tuned.temperatures
+
+
+def _check_groups(pairs: GroupTemperatures | None, groups: Partition) -> None:
+    """Refuse temperatures for other groups than the file has."""
+    wrong = sorted(set(pairs) ^ set(groups)) if pairs is not None else []
+    if wrong:
+        kind = "the file has no such group" if wrong[0] not in groups else "the temperatures do not name it"
+        raise InvalidConfig(
+            f"temperatures and file differ in {len(wrong)} groups, the first is {wrong[0]!r}: {kind}; "
+            "tune the network that the file belongs to, or choose its noisy tensors with --noisy and --exclude"
+        )
+
+
+def _reception(
+    moments: Mapping[str, Sequence[Moments]], groups: Partition, noise_variance: float, form: Form
+) -> Reception:
+    """What the receiver knows of each group; the weights themselves stay on the disk."""
+    statistics = {
+        group: WeightStatistics.from_moments([block for name in members for block in moments[name]])
+        for group, members in groups.items()
+    }
+    estimated = {group: received.without_noise(noise_variance) for group, received in statistics.items()}
+    return Reception({}, noise_variance, groups, estimated, form)
+
+
+def _change(denoiser: AffineDenoiser) -> Change:
+    def change(values: Tensor, start: int) -> None:
+        denoiser(values, out=values)
+
+    return change
+
+
+def _step(noise_variance: float, groups: str, form: Form, denoisers: Mapping[str, AffineDenoiser]) -> dict[str, object]:
+    maps = {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()}
+    return {
+        "verb": "denoise",
+        "noise_variance": noise_variance,
+        "groups": groups,
+        "form": form.value,
+        "theta_rho": maps,
+    }

@@ -1,0 +1,98 @@
+"""A model's shards: one safetensors file, or a folder in Hugging Face layout with or without an index."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quietnn.checkpoints.header import Entry, Header, read_header
+from quietnn.errors import InvalidWeights, MissingData
+
+_SINGLE = "model.safetensors"
+_INDEX = ".safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One safetensors file and its header."""
+
+    path: Path
+    header: Header
+
+
+def find_shards(path: Path) -> tuple[Shard, ...]:
+    """The shards of a file or folder, with their headers checked, and with the index if there is one.
+
+    Raises:
+        MissingData: if there is no such file, no model in the folder, or a shard is missing.
+        InvalidWeights: if a file is broken, or index and shards disagree.
+    """
+    if not path.is_dir():
+        return (Shard(path, read_header(path)),)
+    indices = sorted(path.glob("*" + _INDEX))
+    singles = sorted(path.glob("*.safetensors"))
+    if path / _SINGLE in singles and not indices:
+        return (Shard(path / _SINGLE, read_header(path / _SINGLE)),)
+    if len(indices) == 1:
+        shards = _sharded(indices[0])
+        if path / _SINGLE in singles and path / _SINGLE not in [shard.path for shard in shards]:
+            raise InvalidWeights(f"{path} holds both {_SINGLE} and {indices[0].name}; keep one, or name the file")
+        return shards
+    if not indices and len(singles) == 1:
+        return (Shard(singles[0], read_header(singles[0])),)
+    if not indices and not singles:
+        raise MissingData(
+            f"there is no model in {path}: looked for {_SINGLE}, any single .safetensors file and *{_INDEX}; "
+            "save the model with save_pretrained, or name a .pt file itself"
+        )
+    found = ", ".join(file.name for file in (indices or singles)[:4])
+    raise InvalidWeights(f"{path} holds several models ({found}); name one of the files instead")
+
+
+def all_entries(shards: Sequence[Shard]) -> dict[str, Entry]:
+    """Every tensor of the model, shard by shard.
+
+    Raises:
+        InvalidWeights: if two shards hold tensors of one name.
+    """
+    entries: dict[str, Entry] = {}
+    for shard in shards:
+        twice = entries.keys() & shard.header.entries.keys()
+        if twice:
+            raise InvalidWeights(
+                f"{min(twice)!r} is in {shard.path.name} and in an earlier shard; save the model again"
+            )
+        entries.update(shard.header.entries)
+    return entries
+
+
+def _sharded(index: Path) -> tuple[Shard, ...]:
+    weight_map = _weight_map(index)
+    shards = []
+    for name in dict.fromkeys(weight_map.values()):
+        if not name.endswith(".safetensors") or Path(name).name != name:
+            raise InvalidWeights(f"{index} names the shard {name!r}; shards are .safetensors files beside the index")
+        if not (index.parent / name).is_file():
+            raise MissingData(f"{index.name} names the shard {name}, which is not in {index.parent}; fetch it")
+        shards.append(Shard(index.parent / name, read_header(index.parent / name)))
+    homes = {name: shard.path.name for shard in shards for name in shard.header.entries}
+    all_entries(shards)
+    wrong = [name for name in {**weight_map, **homes} if weight_map.get(name) != homes.get(name)]
+    if wrong:
+        raise InvalidWeights(
+            f"{index} puts {wrong[0]!r} into {weight_map.get(wrong[0], 'no shard')}, it is in "
+            f"{homes.get(wrong[0], 'none')}; save the model again"
+        )
+    return tuple(shards)
+
+
+def _weight_map(index: Path) -> Mapping[str, str]:
+    try:
+        fields: Any = json.loads(index.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidWeights(f"{index} is not a readable index ({error}); save the model again") from error
+    weight_map = fields.get("weight_map") if isinstance(fields, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(v, str) for v in weight_map.values()):
+        raise InvalidWeights(f"{index} has no weight_map from tensors to shards; save the model again")
+    return weight_map

@@ -1,0 +1,160 @@
+"""A PyTorch file of tensors, held in memory. Nothing in it is ever run: it is read with `weights_only=True`."""
+
+import copy
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quietnn.checkpoints.atomic import replacing_file
+from quietnn.checkpoints.base import Change
+from quietnn.checkpoints.pieces import TORCH_DTYPES
+from quietnn.checkpoints.provenance import KEY, Step, history, with_step
+from quietnn.checkpoints.workers import Streaming
+from quietnn.errors import InvalidWeights, MissingData
+from quietnn.targets import noisy_weights, with_weights
+
+SUFFIXES = (".pt", ".pth")
+_RECORD = "quietnn.json"
+
+
+@dataclass(frozen=True)
+class TorchCheckpoint:
+    """A state dict in a `.pt` file, alone or as one item of a training checkpoint; see `Checkpoint`.
+
+    Attributes:
+        path: the file.
+        content: everything in it.
+        key: under which the state dict lies; None if the file is the state dict itself.
+        history: what was done to it before.
+    """
+
+    path: Path
+    content: dict[Any, Any]
+    key: str | None
+    history: list[Any]
+
+    @classmethod
+    def open(cls, path: Path) -> "TorchCheckpoint":
+        """Load a file without running anything in it, mapped into memory where its format allows."""
+        content = _load(path)
+        if not isinstance(content, dict):
+            raise InvalidWeights(f"{path} holds a {type(content).__name__}, not a state dict; save model.state_dict()")
+        return cls(path, content, _find_state(path, content), _read_history(path))
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The tensors of the state dict, by name."""
+        state = self.content if self.key is None else self.content[self.key]
+        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+    @property
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        """The shape of every tensor."""
+        return {name: tuple(tensor.shape) for name, tensor in self.state.items()}
+
+    @property
+    def floating(self) -> Collection[str]:
+        """The names of the floating point tensors."""
+        return {name for name, tensor in self.state.items() if tensor.is_floating_point()}
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the file."""
+        return self.path.stat().st_size
+
+    def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
+        """These names, one for each tensor: of tied ones, the first in the alphabet."""
+        for name in names:
+            tensor = self.state[name]
+            if tensor.dtype not in TORCH_DTYPES.values() or tensor.layout is not torch.strided:
+                kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
+                raise InvalidWeights(
+                    f"{name} is {kind}; quietnn computes with dense 16, 32 and 64 bit floats. Convert the model (for "
+                    f"example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
+                )
+        return tuple(noisy_weights(self.state, noisy=names))
+
+    def visit(self, names: Collection[str], look: Callable[[str, Tensor], None], streaming: Streaming) -> None:
+        """Show the named tensors to a function, one by one."""
+        state = self.state
+        for name in names:
+            look(name, state[name].detach().reshape(-1))
+            streaming.on_progress(state[name].nbytes)
+
+    @torch.no_grad()
+    def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
+        """Write a copy with some tensors changed; tied tensors stay tied."""
+        state, changed = self.state, {}
+        for name, change in changes.items():
+            changed[name] = state[name].detach().clone(memory_format=torch.contiguous_format)
+            change(changed[name].view(-1), 0)
+            streaming.on_progress(changed[name].nbytes)
+        holder = self.content if self.key is None else self.content[self.key]
+        new = copy.copy(holder)
+        new.update(with_weights(state, changed))
+        content = new if self.key is None else {**self.content, self.key: new}
+        with replacing_file(out) as partial:
+            with partial.open("wb") as file:  # by path, torch would write the name into the archive
+                torch.save(content, file)
+            _write_history(partial, with_step({KEY: json.dumps(self.history)}, step)[KEY])
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise MissingData(f"there is no file {path}; give an existing one")
+    try:
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # files from before torch 1.6 cannot be mapped
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InvalidWeights(
+            f"{path} holds more than tensors and plain values, and quietnn runs no code from files; "
+            "save model.state_dict() alone, or use safetensors"
+        ) from error
+    except Exception as error:  # a broken file can fail anywhere in torch's reader
+        raise InvalidWeights(
+            f"{path} is not a whole PyTorch file ({type(error).__name__}: {str(error)[:200]}); save or fetch it again"
+        ) from error
+
+
+def _find_state(path: Path, content: Mapping[Any, Any]) -> str | None:
+    """Where the tensors are: at the top, or in exactly one of the items."""
+    if _holds_tensors(content):
+        return None
+    keys = [key for key, value in content.items() if isinstance(value, dict) and _holds_tensors(value)]
+    if len(keys) == 1 and isinstance(keys[0], str):
+        return keys[0]
+    told = f"several state dicts ({', '.join(map(str, keys[:4]))})" if keys else "no tensors by name"
+    raise InvalidWeights(f"{path} holds {told}; save one state dict by itself")
+
+
+def _holds_tensors(content: Mapping[Any, Any]) -> bool:
+    tensors = [name for name, value in content.items() if isinstance(value, Tensor)]
+    return bool(tensors) and all(isinstance(name, str) for name in tensors)
+
+
+def _read_history(path: Path) -> list[Any]:
+    """What a record beside the tensors tells; files from before torch 1.6 have none."""
+    if not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as archive:
+        records = [name for name in archive.namelist() if name.endswith(f"/{_RECORD}")]
+        return history({KEY: archive.read(records[0]).decode(errors="replace")}) if records else []
+
+
+def _write_history(path: Path, text: str) -> None:
+    """Add a record to the archive; torch reads the records it knows and leaves others alone."""
+    with zipfile.ZipFile(path, "a") as archive:
+        folder = archive.namelist()[0].partition("/")[0]
+        archive.writestr(zipfile.ZipInfo(f"{folder}/{_RECORD}"), text)

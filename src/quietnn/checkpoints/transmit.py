@@ -1,0 +1,75 @@
+"""Send a checkpoint through the Gaussian channel from file to file."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from quietnn.channels.awgn import AWGN, Power, add_noise
+from quietnn.channels.randomness import check_seed
+from quietnn.checkpoints.atomic import check_target
+from quietnn.checkpoints.base import Change, moments_of
+from quietnn.checkpoints.denoise import ignore_selection
+from quietnn.checkpoints.opening import open_checkpoint
+from quietnn.checkpoints.selection import Selection, select
+from quietnn.checkpoints.workers import Streaming
+from quietnn.weights import WeightStatistics
+
+
+def transmit_checkpoint(
+    source: Path,
+    out: Path,
+    *,
+    channel: AWGN,
+    seed: int,
+    noisy: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    overwrite: bool = False,
+    streaming: Streaming | None = None,
+    on_selection: Callable[[Selection], None] = ignore_selection,
+) -> float:
+    """Write a noisy copy and return the noise variance `sigma_z^2`; the truth is recorded in its metadata.
+
+    The result is that of `quietnn.transmit` to the last bit: noise depends on seed, tensor name and place alone.
+
+    Args:
+        source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
+        out: where to write; of the same kind.
+        channel: the noise, by WNR or variance.
+        seed: which noise.
+        noisy: patterns of the noisy tensors' names, instead of the rule.
+        exclude: patterns of names to leave alone.
+        overwrite: replace an output that is there.
+        streaming: threads and chunks.
+        on_selection: told which tensors are noisy, before anything is written.
+    """
+    streaming = streaming or Streaming()
+    check_seed(seed)
+    checkpoint = open_checkpoint(source)
+    selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
+    names = checkpoint.distinct(selection.noisy)
+    on_selection(selection)
+    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    moments = moments_of(checkpoint, names, streaming)
+    statistics = WeightStatistics.from_moments([block for blocks in moments.values() for block in blocks])
+    variance = channel.variance_at(statistics)
+    step = {
+        "verb": "transmit",
+        "noise_variance": variance,
+        "wnr_db": channel.wnr_db,
+        "power": Power(channel.power).value,
+        "seed": seed,
+        "weight_mean": statistics.mean,
+        "weight_variance": statistics.variance,
+        "num_weights": statistics.num_weights,
+    }
+    changes = {name: _change(name, variance**0.5, seed) for name in names}
+    checkpoint.write(out, changes, step, streaming)
+    return variance
+
+
+def _change(name: str, std: float, seed: int) -> Change:
+    def change(values: Tensor, start: int) -> None:
+        values.copy_(add_noise(values, std, seed=seed, name=name, start=start))
+
+    return change

@@ -1,0 +1,99 @@
+"""Threads that share a list of jobs: while one waits for the disk, another computes."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock, Thread
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
+from quietnn.errors import InvalidConfig
+
+Job = TypeVar("Job")
+
+
+def ignore_progress(num_bytes: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """How a file is streamed. None of it changes the result.
+
+    Attributes:
+        num_threads: threads that read, compute and write; None stands for one a core.
+        chunk: weights that a thread holds at a time, rounded up to a multiple of 65,536.
+        on_progress: told the number of bytes of each chunk that is done, from any thread.
+    """
+
+    num_threads: int | None = None
+    chunk: int = 8 * NOISE_BLOCK
+    on_progress: Callable[[int], None] = ignore_progress
+
+    def __post_init__(self) -> None:
+        """Refuse numbers below one."""
+        for name, value in (("num_threads", self.num_threads), ("chunk", self.chunk)):
+            if value is not None and value < 1:
+                raise InvalidConfig(f"{name} is {value}; it must be at least 1")
+
+    @property
+    def threads(self) -> int:
+        """The number of threads to start."""
+        return self.num_threads or len(os.sched_getaffinity(0))
+
+    @property
+    def chunk_values(self) -> int:
+        """Values in a chunk: whole blocks of the noise, and so whole blocks of the statistics."""
+        return -(-self.chunk // NOISE_BLOCK) * NOISE_BLOCK
+
+
+def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Streaming) -> None:
+    """Do every job, each thread with a buffer of its own (bytes, for one chunk of the widest dtype).
+
+    The first error stops all threads and is raised here.
+    """
+    queue = iter(jobs)
+    lock = Lock()
+    errors: list[BaseException] = []
+
+    def next_job() -> Job | None:
+        with lock:
+            return None if errors else next(queue, None)
+
+    def labour() -> None:
+        try:
+            buffer = torch.empty(streaming.chunk_values * 8, dtype=torch.uint8)
+            while (job := next_job()) is not None:
+                work(job, buffer)
+        except BaseException as error:
+            errors.append(error)
+
+    with _one_torch_thread():
+        threads = [Thread(target=labour, daemon=True) for _ in range(streaming.threads)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:  # an interrupt: stop before anything is cleaned up
+            errors.append(error)
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Keep torch from starting threads inside ours; the setting is as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

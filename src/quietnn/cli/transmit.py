@@ -1,0 +1,42 @@
+"""`quietnn transmit`: a reproducible noisy copy of a checkpoint."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def transmit(
+    source: Annotated[Path, typer.Argument(help="A .safetensors or .pt file, or a model folder.")],
+    out: Annotated[Path, typer.Argument(help="Where to write; of the same kind.")],
+    seed: Annotated[int, typer.Option(help="Which noise; the same seed gives the same file.")],
+    wnr_db: Annotated[float | None, typer.Option(help="Weight-to-noise ratio in dB.")] = None,
+    noise_variance: Annotated[float | None, typer.Option(help="Or the variance of the noise.")] = None,
+    power: Annotated[str, typer.Option(help="What --wnr-db is relative to: variance or second-moment.")] = "variance",
+    noisy: Annotated[list[str] | None, typer.Option(help="Pattern of noisy tensors, instead of the rule.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads [default: one a core]")] = None,
+) -> None:
+    """Send a checkpoint through a Gaussian channel; the truth is recorded in the output's metadata."""
+    from quietnn.channels.awgn import AWGN
+    from quietnn.checkpoints.transmit import transmit_checkpoint
+    from quietnn.cli.byte_progress import byte_progress
+    from quietnn.cli.selection import show_selection
+    from quietnn.errors import InvalidConfig
+
+    if (wnr_db is None) == (noise_variance is None):
+        raise InvalidConfig(f"--wnr-db is {wnr_db} and --noise-variance {noise_variance}; give exactly one")
+    with byte_progress("transmit", threads=threads) as streaming:
+        variance = transmit_checkpoint(
+            source,
+            out,
+            channel=AWGN(wnr_db=wnr_db, noise_variance=noise_variance, power=power),
+            seed=seed,
+            noisy=noisy or [],
+            exclude=exclude or [],
+            overwrite=overwrite,
+            streaming=streaming,
+            on_selection=show_selection,
+        )
+    typer.echo(f"wrote {out}: noise variance {variance:.9g}, seed {seed}")

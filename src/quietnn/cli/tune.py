@@ -1,0 +1,64 @@
+"""`quietnn tune`: find temperatures for a noisy checkpoint with a task."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from quietnn.tuning.score import Score
+
+
+def tune(
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
+    weights: Annotated[Path, typer.Option(help="The noisy weights (sst2: a folder in transformers layout).")],
+    noise_variance: Annotated[float, typer.Option(help="sigma_z^2, of the noise on every weight.")],
+    out: Annotated[Path, typer.Option(help="The file to write, for quietnn denoise --temperatures.")],
+    groups: Annotated[str, typer.Option(help="whole or layerwise.")] = "whole",
+    num_examples: Annotated[int, typer.Option(help="Labelled examples to judge by; never test data.")] = 100,
+    with_beta: Annotated[bool, typer.Option(help="Search beta too (MMSE_pb), or leave it at zero (MMSE_p).")] = True,
+    seed: Annotated[int, typer.Option(help="Which examples.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Data folder [default: $QUIETNN_DATA, ~/.cache/quietnn]")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Search the temperatures under which the denoised network does best on a few labelled examples."""
+    from rich.console import Console
+
+    from quietnn.checkpoints.temperatures import TunedTemperatures, check_writable, write_temperatures
+    from quietnn.denoisers.affine import Temperatures
+    from quietnn.errors import unknown_choice
+    from quietnn.tasks.registry import load_task
+    from quietnn.tuning.tune import tune as search
+    from quietnn.weights import GROUPINGS
+
+    if groups not in GROUPINGS:
+        raise unknown_choice("groups", groups, GROUPINGS)
+    check_writable(out, overwrite=overwrite)
+    loaded = load_task(task, data_dir=data_dir, weights=weights)
+    model, examples = loaded.load_model(), loaded.tuning_examples(num_examples, seed)
+
+    def score(network: "nn.Module") -> "Score":
+        return loaded.evaluate(network, examples)
+
+    with Console(stderr=True).status("searching"):
+        result = search(model, score, noise_variance=noise_variance, groups=groups, with_beta=with_beta)
+    best = result.temperatures
+    pairs = {"whole": best} if isinstance(best, Temperatures) else best
+    reached = result.best.score
+    assert reached is not None
+    found = {
+        "task": loaded.name,
+        "num_examples": num_examples,
+        "seed": seed,
+        "num_trials": len(result.trials),
+        "accuracy": reached.accuracy,
+    }
+    write_temperatures(out, TunedTemperatures(groups, pairs, noise_variance, found))
+    typer.echo(
+        f"wrote {out}: {100 * reached.accuracy:.1f} % of {num_examples} tuning examples after {len(result.trials)} "
+        f"trials; next: quietnn denoise {weights} OUT --temperatures {out}"
+    )

@@ -1,0 +1,177 @@
+"""From file to file is what the library does in memory, to the last bit: any dtype, groups, chunks, threads."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import quietnn
+from quietnn.channels.awgn import AWGN
+from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.inspect import histogram, inspect_checkpoint
+from quietnn.checkpoints.provenance import history
+from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.checkpoints.workers import Streaming
+from quietnn.weights import WeightStatistics
+
+NOISY = ("scale", "conv.weight", "conv.bias", "fc.weight")
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+StateOf = Callable[..., dict[str, Tensor]]
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    """Equal names, dtypes, shapes and bits."""
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert tensor.dtype == second[name].dtype
+        assert tensor.shape == second[name].shape
+        assert bits(tensor) == bits(second[name]), name
+
+
+def bits(tensor: Tensor) -> bytes:
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("groups", ["whole", "layerwise"])
+def test_denoise_equals_the_library(tmp_path: Path, state_of: StateOf, dtype: torch.dtype, groups: str) -> None:
+    state = state_of(dtype, num_values=280_000)
+    source, out = tmp_path / "r.safetensors", tmp_path / "w.safetensors"
+    save_file(state, source)
+    expected = quietnn.denoise(
+        state, noise_variance=0.02, method="mmse_pb", lambda_prime=0.4, beta=0.7, groups=groups, noisy=NOISY
+    )
+    for chunk, threads in ((1, 1), (1, 3), (131_072, 2), (10_000_000, 2)):
+        denoise_checkpoint(
+            source,
+            out,
+            noise_variance=0.02,
+            method="mmse_pb",
+            lambda_prime=0.4,
+            beta=0.7,
+            groups=groups,
+            overwrite=True,
+            streaming=Streaming(num_threads=threads, chunk=chunk),
+        )
+        same(load_file(out), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_transmit_equals_the_library(tmp_path: Path, state_of: StateOf, dtype: torch.dtype) -> None:
+    state = state_of(dtype, num_values=280_000)
+    source, out = tmp_path / "w.safetensors", tmp_path / "r.safetensors"
+    save_file(state, source)
+    expected = quietnn.transmit(state, wnr_db=3.0, seed=5, noisy=NOISY)
+    for chunk, threads in ((1, 2), (131_072, 1), (10_000_000, 2)):
+        streaming = Streaming(num_threads=threads, chunk=chunk)
+        variance = transmit_checkpoint(
+            source, out, channel=AWGN(wnr_db=3.0), seed=5, overwrite=True, streaming=streaming
+        )
+        assert variance == expected.noise_variance
+        same(load_file(out), expected.received)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(num_values=st.integers(1, 300_000), chunk=st.integers(1, 400_000), threads=st.integers(1, 4))
+def test_any_size_any_chunk_any_thread_count(tmp_path: Path, num_values: int, chunk: int, threads: int) -> None:
+    weight = torch.randn(num_values, 1, generator=torch.Generator().manual_seed(num_values))
+    source, out = tmp_path / "r.safetensors", tmp_path / "w.safetensors"
+    save_file({"a.weight": weight}, source)
+    streaming = Streaming(num_threads=threads, chunk=chunk)
+    denoise_checkpoint(source, out, noise_variance=0.1, overwrite=True, streaming=streaming)
+    assert torch.equal(
+        load_file(out)["a.weight"], quietnn.denoise({"a.weight": weight}, noise_variance=0.1)["a.weight"]
+    )
+
+
+@pytest.mark.parametrize("groups", ["whole", "layerwise"])
+def test_shards_are_one_model(tmp_path: Path, sharded: Path, state: dict[str, Tensor], groups: str) -> None:
+    out = tmp_path / "clean"
+    denoise_checkpoint(sharded, out, noise_variance=0.02, groups=groups)
+    expected = quietnn.denoise(state, noise_variance=0.02, groups=groups, noisy=NOISY)
+    found = {name: tensor for shard in sorted(out.glob("*.safetensors")) for name, tensor in load_file(shard).items()}
+    same({name: found[name] for name in expected}, expected)
+    files = {str(path.relative_to(sharded)): path for path in sharded.rglob("*") if path.is_file()}
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == set(files)
+    for name, path in files.items():
+        if not name.endswith(".safetensors"):
+            assert (out / name).read_bytes() == path.read_bytes()
+
+
+def test_order_metadata_and_offsets_are_kept(tmp_path: Path, file: Path, state: dict[str, Tensor]) -> None:
+    from quietnn.checkpoints.header import read_header
+
+    out = tmp_path / "out.safetensors"
+    transmit_checkpoint(file, out, channel=AWGN(noise_variance=0.01), seed=3)
+    before, after = read_header(file), read_header(out)
+    assert list(before.entries.items()) == list(after.entries.items())
+    assert after.data_start % 8 == 0
+    with safe_open(out, framework="pt") as opened:
+        metadata = opened.metadata()
+    assert {"format": "pt", "note": "kept"}.items() <= metadata.items()
+    assert history(metadata) == [
+        {
+            "version": quietnn.__version__,
+            "verb": "transmit",
+            "noise_variance": 0.01,
+            "wnr_db": None,
+            "power": "variance",
+            "seed": 3,
+            **{f"weight_{key}": getattr(whole(state), key) for key in ("mean", "variance")},
+            "num_weights": whole(state).num_weights,
+        }
+    ]
+    denoise_checkpoint(out, tmp_path / "again.safetensors", noise_variance=0.01)
+    assert [step["verb"] for step in history(read_header(tmp_path / "again.safetensors").metadata)] == [
+        "transmit",
+        "denoise",
+    ]
+
+
+def whole(state: dict[str, Tensor]) -> WeightStatistics:
+    return WeightStatistics.from_clean([state[name] for name in NOISY])
+
+
+def test_equal_runs_give_equal_bytes(tmp_path: Path, file: Path) -> None:
+    outs = [tmp_path / f"{number}.safetensors" for number in range(2)]
+    for number, out in enumerate(outs):
+        streaming = Streaming(num_threads=1 + number)
+        denoise_checkpoint(file, out, wnr_db=3.0, groups="layerwise", streaming=streaming)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_a_wnr_is_turned_into_noise_with_what_was_received(
+    tmp_path: Path, file: Path, state: dict[str, Tensor]
+) -> None:
+    done = denoise_checkpoint(file, tmp_path / "out.safetensors", wnr_db=0.0)
+    assert done.noise_variance == whole(state).variance / 2
+    assert done.denoisers["whole"].theta == pytest.approx(0.5)
+    noiseless = denoise_checkpoint(file, tmp_path / "same.safetensors", wnr_db=float("inf"))
+    assert noiseless.noise_variance == 0
+    same(load_file(tmp_path / "same.safetensors"), state)
+
+
+def test_ml_gives_back_every_bit(tmp_path: Path, file: Path, state: dict[str, Tensor]) -> None:
+    denoise_checkpoint(file, tmp_path / "out.safetensors", noise_variance=9.0, method="ml")
+    same(load_file(tmp_path / "out.safetensors"), state)
+
+
+def test_inspect_sees_what_the_library_sees(file: Path, state: dict[str, Tensor]) -> None:
+    seen = inspect_checkpoint(file, noise_variance=0.02)
+    assert seen.whole.statistics == whole(state)
+    groups = {group.name: group for group in seen.groups}
+    assert groups.keys() == {"", "conv", "fc"}
+    conv = WeightStatistics.from_clean([state["conv.weight"], state["conv.bias"]])
+    assert groups["conv"].statistics == conv
+    assert groups["conv"].wnr_db == pytest.approx(10 * torch.tensor((conv.variance - 0.02) / 0.02).log10().item(), 1e-5)
+    assert groups[""].wnr_db == float("-inf")
+    assert sorted(seen.selection.untouched) == sorted(name for name in state if name not in NOISY)
+    counts = histogram(seen, num_bins=31, streaming=Streaming(num_threads=2, chunk=1)).counts
+    assert sum(counts) == seen.whole.statistics.num_weights
+    assert max(counts) == max(counts[14:17])
