@@ -1,8 +1,7 @@
 """The methods a sweep compares: each turns what a receiver holds into a network."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 from torch import nn
 
@@ -10,147 +9,17 @@ from quietnn.calibration.baselines import re_estimate
 from quietnn.calibration.calibrate import calibrate
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.denoise import denoise
+from quietnn.denoisers.finetuning import finetune
+from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import GroupTemperatures, Reception
-from quietnn.errors import InfeasibleTemperatures, InvalidConfig
-from quietnn.targets import noisy_weights
-from quietnn.tasks.base import Examples
-from quietnn.theory.family import Form
-from quietnn.tuning.coarse_to_fine import coarse_to_fine, even_grid
-from quietnn.tuning.grid import AUTHORS_GRIDS, search_grid
-from quietnn.tuning.layerwise import search_layerwise, start_from
-from quietnn.tuning.result import TuningResult
-from quietnn.tuning.score import Score
-from quietnn.tuning.steps import Scale
-from quietnn.tuning.tune import Judge
-from quietnn.weights import WeightStatistics
+from quietnn.errors import InfeasibleTemperatures
+from quietnn.experiments.losses import loss_on
+from quietnn.experiments.receiver import SEARCHES, Outcome, Receiver, Search
+from quietnn.tuning.gradient import tune_by_gradient
+from quietnn.tuning.layerwise import start_from
+from quietnn.tuning.result import Trial, TuningResult
 
-SEARCHES = ("coarse-to-fine", "even-grid", *AUTHORS_GRIDS)
-"""How the whole-model temperatures are searched: 25 points fitted to the noise, the full grid of the same steps,
-or one of the authors' grids."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """How temperatures are searched: over the whole model, then layer by layer.
-
-    Attributes:
-        whole: one of `SEARCHES`.
-        criterion: what ranks whole-model points, `"accuracy"` (ties broken by loss) or `"loss"`.
-        layerwise_criterion: the same for the steps of the coordinate search.
-        layerwise_sweeps: how often the coordinate search visits every layer.
-        form: how the prior mean enters the family (see `Form`).
-    """
-
-    whole: str = "coarse-to-fine"
-    criterion: str = "accuracy"
-    layerwise_criterion: str = "loss"
-    layerwise_sweeps: int = 1
-    form: str = Form.CENTRED
-
-
-DEFAULT_SEARCH = Search()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The network a method made, and how.
-
-    Attributes:
-        model: the denoised network.
-        num_passes: forward passes over the tuning examples that finding it cost.
-        search: the search that chose the temperatures, if there was one.
-    """
-
-    model: nn.Module
-    num_passes: int = 0
-    search: TuningResult[Temperatures] | TuningResult[GroupTemperatures] | None = None
-
-
-class Receiver:
-    """One noisy network as its receiver sees it, with searches that several methods share done once.
-
-    Args:
-        model: the network as received.
-        noise_variance: the noise variance the receiver believes in.
-        tuning: labelled examples to tune on.
-        evaluate: scores a network on examples.
-        search: how temperatures are found.
-        statistics: clean statistics of the whole model, where the sender tells them.
-        oracle: the test examples, for methods that are labelled oracle and for nothing else.
-        reference: the same draw at another noise power, for methods that reuse its temperatures.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        noise_variance: float,
-        tuning: Examples,
-        evaluate: Callable[[nn.Module, Examples], Score],
-        *,
-        search: Search = DEFAULT_SEARCH,
-        statistics: WeightStatistics | None = None,
-        oracle: Examples | None = None,
-        reference: "Callable[[], Receiver] | None" = None,
-    ) -> None:
-        self.model = model
-        self.noise_variance = noise_variance
-        self.tuning = tuning
-        self.evaluate = evaluate
-        self.search = search
-        self.oracle = oracle
-        self._reference = reference
-        received = noisy_weights(model)
-        known = None if statistics is None else {"whole": statistics}
-        self.whole = Reception.of(received, noise_variance, statistics=known, form=search.form)
-        self.layers = Reception.of(received, noise_variance, groups="layerwise", form=search.form)
-        self.scale = Scale(self.whole.statistics["whole"], noise_variance)
-        self._judge = Judge(model, lambda network: evaluate(network, tuning))
-
-    @cached_property
-    def reference(self) -> "Receiver":
-        """The receiver whose temperatures are reused."""
-        if self._reference is None:
-            raise InvalidConfig("reused temperatures need the WNR they were tuned at; set reuse_wnr_db")
-        return self._reference()
-
-    @cached_property
-    def whole_search(self) -> TuningResult[Temperatures]:
-        """The search for MMSE_pb over the whole model."""
-        return self._search_whole(with_beta=True)
-
-    @cached_property
-    def whole_search_without_beta(self) -> TuningResult[Temperatures]:
-        """The search for MMSE_p over the whole model: the slice `beta = 0`."""
-        return self._search_whole(with_beta=False)
-
-    @cached_property
-    def layerwise_search(self) -> TuningResult[GroupTemperatures]:
-        """The coordinate search from the whole-model optimum."""
-        start = start_from(self.whole_search.temperatures, self.scale, self.layers)
-        return search_layerwise(
-            self._judge.for_reception(self.layers),
-            self.layers,
-            start,
-            num_sweeps=self.search.layerwise_sweeps,
-            criterion=self.search.layerwise_criterion,
-        )
-
-    def as_oracle(self) -> "Receiver":
-        """The same receiver with the test examples in place of the tuning examples."""
-        if self.oracle is None:
-            raise InvalidConfig("there are no test examples to be an oracle with")
-        statistics = self.whole.statistics["whole"]
-        return Receiver(
-            self.model, self.noise_variance, self.oracle, self.evaluate, search=self.search, statistics=statistics
-        )
-
-    def _search_whole(self, *, with_beta: bool) -> TuningResult[Temperatures]:
-        score = self._judge.for_reception(self.whole)
-        if self.search.whole == "coarse-to-fine":
-            return coarse_to_fine(score, self.scale, with_beta=with_beta, criterion=self.search.criterion)
-        grid = even_grid(self.scale) if self.search.whole == "even-grid" else AUTHORS_GRIDS[self.search.whole]
-        grid = tuple(point for point in grid if with_beta or point.beta == 0)
-        return search_grid(score, grid, criterion=self.search.criterion)
+__all__ = ["METHODS", "SEARCHES", "Outcome", "Receiver", "Search"]
 
 
 def _ml(receiver: Receiver) -> Outcome:
@@ -203,6 +72,44 @@ def _re_estimated(receiver: Receiver) -> Outcome:
     return Outcome(re_estimate(receiver.model, receiver.tuning.inputs), num_passes=1)
 
 
+def _mmse_pb_gradient(receiver: Receiver) -> Outcome:
+    """Layerwise temperatures by gradient, from the whole-model optimum."""
+    whole = receiver.whole_search
+    tuned = tune_by_gradient(
+        receiver.model,
+        loss_on(receiver.tuning, receiver.augment),
+        len(receiver.tuning),
+        noise_variance=receiver.noise_variance,
+        start=start_from(whole.temperatures, receiver.scale, receiver.layers),
+        seed=receiver.seed,
+    )
+    # The steps are those of the centred form, whatever form the searches were asked for.
+    model = denoise(
+        receiver.model,
+        noise_variance=receiver.noise_variance,
+        groups="layerwise",
+        temperatures=tuned.temperatures,
+    )
+    search = TuningResult.of([Trial(tuned.temperatures, receiver.evaluate(model, receiver.tuning))])
+    return Outcome(model, len(whole.trials) + math.ceil(tuned.num_passes) + 1, search)
+
+
+def _posterior(receiver: Receiver) -> Outcome:
+    """Every noisy weight adjusted by the labels, within what noise and prior allow."""
+    loss = loss_on(receiver.tuning, receiver.augment)
+    result = posterior(
+        receiver.model, loss, len(receiver.tuning), noise_variance=receiver.noise_variance, seed=receiver.seed
+    )
+    return Outcome(result.model, math.ceil(result.num_passes))
+
+
+def _finetuned(receiver: Receiver) -> Outcome:
+    """Plain fine-tuning on the same examples: the baseline that knows nothing of the noise."""
+    loss = loss_on(receiver.tuning, receiver.augment)
+    result = finetune(receiver.model, loss, len(receiver.tuning), seed=receiver.seed)
+    return Outcome(result.model, math.ceil(result.num_passes))
+
+
 def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
     return Outcome(_with(receiver, receiver.whole, search.temperatures), len(search.trials), search)
 
@@ -229,5 +136,8 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "mmse_pb_reused": _mmse_pb_reused,
     "calibrated": _calibrated,
     "re_estimated": _re_estimated,
+    "mmse_pb_gradient": _mmse_pb_gradient,
+    "posterior": _posterior,
+    "finetuned": _finetuned,
 }
 """Every method a configuration can name. Those called oracle see the test examples."""

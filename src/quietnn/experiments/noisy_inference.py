@@ -46,7 +46,7 @@ class NoisyInference:
         seed: of the first draw.
         num_tuning_examples: `kappa`.
         num_test_examples: size of the fixed test subset; left out, all of them.
-        search: `"coarse-to-fine"` (25 points), `"even-grid"` (144), or one of the authors' grids.
+        search: `"coarse-to-fine"` (22 points), `"even-grid"` (144), or one of the authors' grids.
         criterion: `"accuracy"` with ties broken by loss, `"accuracy-only"`, or `"loss"`.
         layerwise_criterion: the same for the layerwise search.
         layerwise_sweeps: how often the layerwise search visits every layer.
@@ -179,6 +179,8 @@ class Worker:
             statistics=clean if config.statistics == "clean" else None,
             oracle=self._test,
             reference=None if reuse_wnr_db is None else lambda: self._receiver(reuse_wnr_db, draw),
+            augment=self._task.augment,
+            seed=config.seed + draw,
         )
 
     def _record(self, unit: Unit, method: str, outcome: Outcome, receiver: Receiver | None, started: float) -> Record:

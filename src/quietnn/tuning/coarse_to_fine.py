@@ -1,4 +1,4 @@
-"""A search of at most 25 points that fits itself to the noise, instead of a fixed grid of hundreds."""
+"""A search of at most 22 points that fits itself to the noise, instead of a fixed grid of hundreds."""
 
 from collections.abc import Callable
 
@@ -18,6 +18,7 @@ MAX_SHIFT = 0.2
 def even_grid(scale: Scale, *, num_thetas: int = 13, num_shifts: int = 11) -> tuple[Temperatures, ...]:
     """The full grid that `coarse_to_fine` saves most of: even steps in `(theta, shift)`, with ML among them.
 
+    >>> from quietnn.weights import WeightStatistics
     >>> scale = Scale(WeightStatistics(mean=0.0, variance=1.0, num_weights=10), noise_variance=1.0)
     >>> len(even_grid(scale)), ML in even_grid(scale)
     (144, True)

@@ -33,7 +33,7 @@ def tune(
 ) -> TuningResult[Temperatures] | TuningResult[GroupTemperatures]:
     """Search the temperatures under which the denoised model scores best. The model itself stays as it is.
 
-    For one group: the `grid` given, or a coarse-to-fine search of at most 25 points. For several groups: the same
+    For one group: the `grid` given, or a coarse-to-fine search of at most 22 points. For several groups: the same
     over the whole model, then a coordinate search from its optimum, at most four scores a group.
 
     Args:
