@@ -30,7 +30,7 @@ def classification_loss(
     labels: Tensor,
     *,
     augment: Augment | None = None,
-    label_smoothing: float = 0.1,
+    label_smoothing: float = 0.0,
 ) -> Loss:
     """The cross-entropy of a classifier on examples held in memory.
 
@@ -83,6 +83,18 @@ class Split:
         return cls(order[num_held_out:], order[:num_held_out])
 
 
+def folds(num_examples: int, num_folds: int, *, seed: int) -> list[Split]:
+    """Splits in which every example is held out once, from the fit on all others.
+
+    >>> [len(split.held_out) for split in folds(5, 2, seed=0)]
+    [3, 2]
+    """
+    if not 2 <= num_folds <= num_examples:
+        raise InvalidConfig(f"num_folds is {num_folds}; it must be from 2 to the number of examples, {num_examples}")
+    parts = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed)).tensor_split(num_folds)
+    return [Split(torch.cat([*parts[:index], *parts[index + 1 :]]), part) for index, part in enumerate(parts)]
+
+
 class Scratch:
     """A private copy of a network whose noisy weights can be set, judged and differentiated.
 
@@ -117,14 +129,13 @@ class Scratch:
     ) -> tuple[float, dict[str, Tensor]]:
         """The mean loss at these weights, and its gradient in each of them."""
         self._write(weights)
-        loss = self._loss(self._network, positions, generator)
-        if loss.numel() != 1 or not loss.requires_grad:
+        loss = _scalar(self._loss(self._network, positions, generator))
+        if not loss.requires_grad:
             raise QuietnnError(
-                f"the loss is a tensor of shape {tuple(loss.shape)} "
-                f"{'with' if loss.requires_grad else 'without'} a gradient; return the mean loss of the positions, "
-                "computed by calling the network that is passed in, outside torch.no_grad"
+                "the loss has no gradient; return the mean loss as a tensor, computed by calling the network that is "
+                "passed in, outside torch.no_grad"
             )
-        gradients = torch.autograd.grad(loss.reshape(()), list(self._noisy.values()), allow_unused=True)
+        gradients = torch.autograd.grad(loss, list(self._noisy.values()), allow_unused=True)
         self.num_passes += 3 * len(positions) / self._num_examples
         return float(loss.detach()), {
             name: torch.zeros_like(weights[name]) if gradient is None else gradient
@@ -138,13 +149,14 @@ class Scratch:
 
     def judge_network(self, network: nn.Module, positions: Tensor) -> float:
         """The mean loss of another network in evaluation mode, its mode being restored."""
-        was_training = network.training
-        modes = {layer: layer.training for layer in network.modules()} if was_training else {}
+        modes = {layer: layer.training for layer in network.modules()}
         self.num_passes += len(positions) / self._num_examples
-        with torch.no_grad():
-            value = float(self._loss(network.eval(), positions, None))
-        for layer, mode in modes.items():
-            layer.training = mode
+        try:
+            with torch.no_grad():
+                value = float(_scalar(self._loss(network.eval(), positions, None)))
+        finally:
+            for layer, mode in modes.items():
+                layer.training = mode
         return math.inf if math.isnan(value) else value
 
     def finish(self, model: nn.Module, weights: Weights) -> nn.Module:
@@ -159,3 +171,11 @@ class Scratch:
     def _write(self, weights: Weights) -> None:
         for name, parameter in self._noisy.items():
             parameter.copy_(weights[name])
+
+
+def _scalar(loss: Tensor) -> Tensor:
+    if loss.numel() != 1:
+        raise QuietnnError(
+            f"the loss has shape {tuple(loss.shape)}; return the mean loss of the positions, for example loss.mean()"
+        )
+    return loss.reshape(())

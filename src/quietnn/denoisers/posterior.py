@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from quietnn.denoisers.affine import Temperatures, mmse
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.descent import descend
-from quietnn.denoisers.evidence import Loss, Scratch, Split
+from quietnn.denoisers.evidence import Loss, Scratch, folds
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
 from quietnn.targets import noisy_weights, with_weights
@@ -33,16 +33,16 @@ class PosteriorSettings:
 
     Attributes:
         num_steps: gradients taken on all examples.
-        step_size: peak step of every weight, in posterior standard deviations.
+        step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
-        held_out: fraction of the examples that guards against overfitting.
+        num_folds: parts of the examples, each of which judges a fit on the others.
         blended: BatchNorm follows the weights, see `quietnn.denoisers.blended_norm`; otherwise its statistics stay.
     """
 
-    num_steps: int = 26
-    step_size: float = 0.02
+    num_steps: int = 23
+    step_size: float = 0.6
     prior: float = 0.3
-    held_out: float = 0.2
+    num_folds: int = 2
     blended: bool = True
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class PosteriorSettings:
         if self.num_steps < 1:
             raise InvalidConfig(f"num_steps is {self.num_steps}; it must be 1 or more")
         if not 0 < self.step_size < math.inf:
-            raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, in posterior standard deviations")
+            raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, relative to the trust radius")
         if not 0 <= self.prior < math.inf:
             raise InvalidConfig(f"prior is {self.prior}; it must be zero or more, 1 for the posterior itself")
 
@@ -66,7 +66,8 @@ class Posterior:
         model: the network, a copy of the one given.
         chosen: `"posterior"`, or the start that the held-out examples preferred: `"received"` (as it came),
             `"calibrated"` (with blended BatchNorm statistics) or `"centre"`.
-        held_out_loss: mean held-out loss of every candidate, the fit on the other examples being the posterior's.
+        held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
+            that did not see it.
         fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
         move: root mean square of `u`, how far the weights moved in posterior standard deviations.
         num_passes: cost in forward passes over all examples, a backward pass counting two.
@@ -124,7 +125,7 @@ def posterior(
 ) -> Posterior:
     """The weights that maximise the posterior given the received weights and labelled examples.
 
-    Fits on a part of the examples and judges the result on the rest, beside the network as it came, the same with
+    Fits on each half of the examples and judges the result on the other, beside the network as it came, the same with
     blended BatchNorm statistics, and the centre of the prior. If the fit wins, it is repeated on all examples; if not,
     the best start is returned: on the held-out evidence the result is never worse than the weights as they came.
 
@@ -143,7 +144,7 @@ def posterior(
     """
     received = noisy_weights(model, normalisation=normalisation)
     reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
-    split = Split.of(num_examples, settings.held_out, seed=seed)
+    splits = folds(num_examples, settings.num_folds, seed=seed)
     if noise_variance == 0:
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
     whitened = Whitened.of(reception, centre)
@@ -152,14 +153,21 @@ def posterior(
     def fit(positions: Tensor) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
 
-    guarded = {"calibrated": received, "centre": whitened.centre, "posterior": fit(split.fit).weights}
-    scores = {"received": scratch.judge_network(model, split.held_out)}
-    for name, weights in guarded.items():
-        scores[name] = scratch.judge_network(scratch.finish(model, weights), split.held_out)
+    everything = torch.arange(num_examples)
+    starts = {"calibrated": received, "centre": whitened.centre}
+    scores = {"received": scratch.judge_network(model, everything)}
+    for name, weights in starts.items():
+        scores[name] = scratch.judge_network(scratch.finish(model, weights), everything)
+    scores["posterior"] = sum(
+        len(split.held_out)
+        / num_examples
+        * scratch.judge_network(scratch.finish(model, fit(split.fit).weights), split.held_out)
+        for split in splits
+    )
     chosen = min(scores, key=lambda name: scores[name])
     if chosen == "received":
         return Posterior(with_weights(model, {}), chosen, scores, (), 0.0, scratch.num_passes)
-    final = fit(torch.arange(num_examples)) if chosen == "posterior" else Fit(dict(guarded[chosen]), (), 0.0)
+    final = fit(everything) if chosen == "posterior" else Fit(starts[chosen], (), 0.0)
     finished = scratch.finish(model, final.weights)
     return Posterior(finished, chosen, scores, final.losses, final.move, scratch.num_passes)
 
@@ -168,9 +176,21 @@ def posterior(
 class Fit:
     """Where the steps ended, the mean loss at each of them, and the length of the way in root mean square of `u`."""
 
-    weights: dict[str, Tensor]
+    weights: Weights
     losses: tuple[float, ...]
     move: float
+
+
+def trust_radius(total_loss: float, num_weights: int) -> float:
+    """How far the maximum can lie from the start, as a root mean square of `u`: `sqrt(2 L / d)`.
+
+    At the maximum the objective is at most its value at the start: `|u|^2 / 2 <= L`, the sum of losses there. Large
+    networks are therefore moved by less per weight, and so is any network that was nearly right.
+
+    >>> trust_radius(total_loss=50.0, num_weights=10_000)
+    0.1
+    """
+    return math.sqrt(2.0 * max(total_loss, 0.0) / max(num_weights, 1)) if math.isfinite(total_loss) else 0.0
 
 
 def maximise(
@@ -197,8 +217,15 @@ def maximise(
             for name in names
         ]
 
+    first = gradient()
+    num_moving = sum(int(torch.count_nonzero(direction)) for direction in first[1])
+    radius = trust_radius(num_examples * first[0], num_moving)
+    known = iter([first])
     losses = descend(
-        [point[name] for name in names], gradient, num_steps=settings.num_steps, step_size=settings.step_size
+        [point[name] for name in names],
+        lambda: next(known, None) or gradient(),
+        num_steps=settings.num_steps,
+        step_size=settings.step_size * radius,
     )
     square = math.fsum(float(tensor.double().square().sum()) for tensor in point.values())
     move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))

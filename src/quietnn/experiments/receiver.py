@@ -23,7 +23,7 @@ from quietnn.tuning.tune import Judge
 from quietnn.weights import WeightStatistics
 
 SEARCHES = ("coarse-to-fine", "even-grid", *AUTHORS_GRIDS)
-"""How the whole-model temperatures are searched: 25 points fitted to the noise, the full grid of the same steps,
+"""How the whole-model temperatures are searched: 22 points fitted to the noise, the full grid of the same steps,
 or one of the authors' grids."""
 
 

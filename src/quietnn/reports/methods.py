@@ -25,7 +25,9 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_oracle": MethodStyle("MMSE_pb oracle", "#009E73", "*", ":"),
     "calibrated": MethodStyle("Calibrated", "#882255", "X", "-"),
     "re_estimated": MethodStyle("Re-estimated", "#DDAA33", "d", ":"),
-    "posterior": MethodStyle("Posterior mean", "#44AA99", "h", "-"),
+    "mmse_pb_gradient": MethodStyle("MMSE_pb by gradient", "#999933", "H", "-"),
+    "finetuned": MethodStyle("Fine-tuned", "#888888", "8", "--"),
+    "posterior": MethodStyle("Posterior", "#44AA99", "h", "-"),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
 }
 """Every known method, in the order of tables and legends."""

@@ -110,6 +110,7 @@ class Task:
             never test data. More examples with the same seed contain the fewer.
         test_examples: None to all test examples, N to a fixed subset of N.
         evaluate: scores a model on examples.
+        augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Task:
     tuning_examples: Callable[[int, int], Examples]
     test_examples: Callable[[int | None], Examples]
     evaluate: Callable[[nn.Module, Examples], Score] = evaluate_classifier
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
 
 
 def sample(num_total: int, num_examples: int | None, *, seed: int) -> Tensor:

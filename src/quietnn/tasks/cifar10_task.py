@@ -5,8 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from quietnn.tasks.augmentation import random_crop_flip
 from quietnn.tasks.base import Examples, Task, sample
 from quietnn.tasks.cifar10 import BINARY, PYTHON, LabelledImages, Layout, Split, load_cifar10
 from quietnn.tasks.data_dir import missing
@@ -66,7 +67,13 @@ def cifar10_task(
         load_model=load_model,
         tuning_examples=tuning_examples,
         test_examples=test_examples,
+        augment=crop_flip,
     )
+
+
+def crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
+    """The usual variants of CIFAR images: shifts of up to four pixels and mirror images."""
+    return random_crop_flip(images, padding=4, generator=generator)
 
 
 def _prepare(data: LabelledImages, num_examples: int | None, seed: int, normalisation: InputNormalisation) -> Examples:

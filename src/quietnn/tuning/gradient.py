@@ -159,10 +159,11 @@ class _Path:
         # A group that shows no signal has no multiplier to move; it stays as it starts.
         self._scales = {g: scale for g, scale in scales(reception).items() if scale.statistics.variance > 0}
         self._unit = {g: 1.0 / math.sqrt(_fan_in(reception, g)) for g in self._scales}
-        self._floor = torch.tensor([math.log(scale.smallest_theta) for scale in self._scales.values()])
+        floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
+        self._floor = torch.tensor(floor, dtype=torch.float64)
         thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]
         shifts = [scale.shift(start[g]) / self._unit[g] for g, scale in self._scales.items()]
-        self.point = [torch.tensor(thetas).log(), torch.tensor(shifts)]
+        self.point = [torch.tensor(thetas, dtype=torch.float64).log(), torch.tensor(shifts, dtype=torch.float64)]
 
     def _steps(self) -> dict[str, tuple[Scale, float, float]]:
         """Scale, multiplier and shift of each group that moves."""
@@ -196,7 +197,7 @@ class _Path:
             offset = shift * self._noise_std - scale.statistics.mean
             in_log_theta.append(theta * (inner + offset * along))
             in_shift.append(theta * self._noise_std * self._unit[group] * along if self._with_beta else 0.0)
-        return [torch.tensor(in_log_theta), torch.tensor(in_shift)]
+        return [torch.tensor(part, dtype=torch.float64) for part in (in_log_theta, in_shift)]
 
     def project(self) -> None:
         """Back to `lambda' >= 0`."""

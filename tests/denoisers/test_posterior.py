@@ -1,0 +1,318 @@
+"""The posterior against its closed form, and its promises to the caller."""
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from quietnn.channels.transmit import transmit
+from quietnn.denoisers.affine import ML, MMSE
+from quietnn.denoisers.blended_norm import blend_statistics
+from quietnn.denoisers.evidence import Scratch, Split, classification_loss, folds
+from quietnn.denoisers.finetuning import finetune
+from quietnn.denoisers.posterior import PosteriorSettings, Whitened, maximise, posterior, trust_radius
+from quietnn.denoisers.reception import Reception
+from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.targets import noisy_weights
+from quietnn.weights import WeightStatistics
+
+Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
+
+
+class Squared:
+    """Half the mean squared error of a network with one output: Gaussian labels of unit variance."""
+
+    def __init__(self, inputs: Tensor, labels: Tensor) -> None:
+        self.inputs, self.labels = inputs, labels
+
+    def __call__(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
+        return 0.5 * (network(self.inputs[positions]).squeeze(1) - self.labels[positions]).square().mean()
+
+
+def blobs(num_examples: int = 60) -> tuple[Tensor, Tensor]:
+    """Three classes of points in the plane of eight inputs."""
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.arange(num_examples) % 3
+    centres = 2 * torch.randn(3, 8, generator=generator)
+    return centres[labels] + 0.5 * torch.randn(num_examples, 8, generator=generator), labels
+
+
+def trained(*layers: nn.Module) -> nn.Module:
+    """A network that knows the blobs."""
+    torch.manual_seed(0)
+    network = nn.Sequential(*layers)
+    inputs, labels = blobs(300)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(inputs), labels).backward()
+        optimiser.step()
+    return network.eval()
+
+
+def plain_net() -> nn.Module:
+    return trained(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def norm_net() -> nn.Module:
+    return trained(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(30, 6, generator=generator, dtype=torch.float64)
+    truth = 1.5 * torch.randn(6, generator=generator, dtype=torch.float64) + 0.3
+    labels = inputs @ truth + torch.randn(30, generator=generator, dtype=torch.float64)
+    model = nn.Linear(6, 1, bias=False).double()
+    received = truth + torch.randn(6, generator=generator, dtype=torch.float64) * 0.8
+    with torch.no_grad():
+        model.weight.copy_(received[None])
+    prior = WeightStatistics(mean=0.3, variance=2.25, num_weights=6)
+    # normal equations of sum (y - x w)^2 / 2 + |w - r|^2 / (2 sz) + |w - mu|^2 / (2 sw)
+    precision = inputs.T @ inputs + torch.eye(6, dtype=torch.float64) * (1 / 0.64 + 1 / 2.25)
+    exact = torch.linalg.solve(precision, inputs.T @ labels + received / 0.64 + 0.3 / 2.25)
+    whitened = Whitened.of(
+        Reception.of(noisy_weights(model), 0.64, groups="whole", statistics={"whole": prior}), centre=MMSE
+    )
+    scratch = Scratch(model, Squared(inputs, labels), 30)
+    settings = PosteriorSettings(num_steps=800, step_size=0.1, prior=1.0)
+    fit = maximise(scratch, whitened, torch.arange(30), num_examples=30, settings=settings)
+    assert torch.allclose(fit.weights["weight"][0], exact, atol=1e-4)
+    assert not torch.allclose(exact, received, atol=0.05), "the examples must have something to say"
+
+
+def test_whitening_combines_both_gaussians() -> None:
+    weights = {"a.weight": torch.tensor([1.0, 5.0])}
+    prior = WeightStatistics(mean=1.0, variance=3.0, num_weights=2)
+    whitened = Whitened.of(Reception.of(weights, 1.0, groups="whole", statistics={"whole": prior}), MMSE)
+    assert whitened.centre["a.weight"].tolist() == [1.0, 4.0]
+    assert whitened.spread["a.weight"] == pytest.approx(math.sqrt(3.0 / 4.0))
+
+
+@pytest.mark.parametrize("network", [plain_net, norm_net])
+def test_without_noise_everything_comes_back_bit_for_bit(network: Callable[[], nn.Module], snapshot: Snapshot) -> None:
+    model = network()
+    result = posterior(model, classification_loss(*blobs()), 60, noise_variance=0.0)
+    assert snapshot(result.model.state_dict()) == snapshot(model.state_dict())
+    assert result.model is not model
+    assert result.num_passes == 0
+
+
+@pytest.mark.parametrize("network", [plain_net, norm_net])
+@pytest.mark.parametrize("seed", range(3))
+def test_on_the_held_out_evidence_the_result_is_not_worse_than_any_start(
+    network: Callable[[], nn.Module], seed: int
+) -> None:
+    observation = transmit(network(), wnr_db=-3.0, seed=seed)
+    result = posterior(
+        observation.received,
+        classification_loss(*blobs()),
+        60,
+        noise_variance=observation.noise_variance,
+        settings=PosteriorSettings(num_steps=8),
+        seed=seed,
+    )
+    assert result.held_out_loss[result.chosen] == min(result.held_out_loss.values())
+    assert set(result.held_out_loss) == {"received", "calibrated", "centre", "posterior"}
+
+
+def test_a_fit_that_harms_is_rejected() -> None:
+    observation = transmit(plain_net(), wnr_db=20.0, seed=0)
+    inputs, labels = blobs()
+    held_out = folds(60, 2, seed=0)[0].held_out
+    wrong = labels.clone()
+    wrong[held_out] = (labels[held_out] + 1) % 3
+    result = posterior(
+        observation.received,
+        classification_loss(inputs, wrong),
+        60,
+        noise_variance=observation.noise_variance,
+        settings=PosteriorSettings(num_steps=10, step_size=2.0, prior=0.0),
+    )
+    assert result.chosen != "posterior"
+    assert (result.fit_loss, result.move) == ((), 0.0)
+
+
+@pytest.mark.parametrize("network", [plain_net, norm_net])
+def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None:
+    inputs, labels = blobs(300)
+    loss = classification_loss(inputs, labels)
+    observation = transmit(network(), wnr_db=-3.0, seed=1)
+    result = posterior(
+        observation.received, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance
+    )
+    before, after = (loss(net.eval(), torch.arange(300), None).item() for net in (observation.received, result.model))
+    assert result.chosen == "posterior"
+    assert after < 0.5 * before
+    assert result.fit_loss[-1] < result.fit_loss[0]
+    assert 0 < result.move < 2.0
+    assert result.num_passes <= 150
+
+
+def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(snapshot: Snapshot) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    model = observation.received.train()
+    model[0].weight.requires_grad_(False)
+    before = snapshot(model.state_dict())
+    result = posterior(model, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance)
+    assert snapshot(model.state_dict()) == before
+    assert all(layer.training for layer in model.modules())
+    assert all(layer.training for layer in result.model.modules())
+    flags = {name: parameter.requires_grad for name, parameter in result.model.named_parameters()}
+    assert flags == {name: name != "0.weight" for name in flags}
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert result.chosen == "posterior"
+    assert not torch.equal(result.model[0].weight, model[0].weight), "a frozen weight is as noisy as any other"
+    assert torch.equal(result.model[1].weight, model[1].weight)
+    assert not torch.equal(result.model[1].running_mean, model[1].running_mean)
+    assert int(result.model[1].num_batches_tracked) == int(model[1].num_batches_tracked)
+
+
+def test_shared_layers_and_tied_weights_stay_shared() -> None:
+    torch.manual_seed(0)
+    shared, norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+    model = nn.Sequential(shared, norm, nn.ReLU(), shared, norm, nn.Linear(8, 3))
+    observation = transmit(model.eval(), wnr_db=0.0, seed=0)
+    settings = PosteriorSettings(num_steps=10)
+    result = posterior(
+        observation.received, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance,
+        settings=settings,
+    )  # fmt: skip
+    assert result.chosen == "posterior"
+    assert result.model[0].weight is result.model[3].weight
+    assert result.model[1] is result.model[4]
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    observation = transmit(plain_net(), wnr_db=-3.0, seed=1)
+
+    def jitter(inputs: Tensor, generator: torch.Generator) -> Tensor:
+        return inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
+
+    def run(seed: int) -> Tensor:
+        torch.manual_seed(torch.seed() % 1000)
+        result = posterior(
+            observation.received,
+            classification_loss(*blobs(), augment=jitter),
+            60,
+            noise_variance=observation.noise_variance,
+            settings=PosteriorSettings(num_steps=6),
+            seed=seed,
+        )
+        weight: Tensor = result.model[0].weight
+        return weight
+
+    assert torch.equal(run(1), run(1))
+    assert not torch.equal(run(1), run(2))
+
+
+def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
+    observation = transmit(plain_net(), wnr_db=0.0, seed=0)
+    loss = classification_loss(*blobs())
+    result = posterior(
+        observation.received,
+        lambda network, positions, generator: loss(network, positions, generator) * math.nan,
+        60,
+        noise_variance=observation.noise_variance,
+    )
+    assert result.chosen == "received"
+    assert all(math.isinf(value) for value in result.held_out_loss.values())
+
+
+def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
+    model = transmit(plain_net(), wnr_db=0.0, seed=0)
+    loss = classification_loss(*blobs())
+    for wrong in (
+        lambda network, positions, generator: loss(network, positions, generator).detach(),
+        lambda network, positions, generator: loss(network, positions, generator).expand(3),
+    ):
+        with pytest.raises(QuietnnError, match="mean loss"):
+            posterior(model.received, wrong, 60, noise_variance=model.noise_variance)
+
+
+def test_settings_and_sizes_are_checked() -> None:
+    for wrong in ({"num_steps": 0}, {"step_size": 0.0}, {"step_size": math.nan}, {"prior": -1.0}):
+        with pytest.raises(InvalidConfig, match=next(iter(wrong))):
+            PosteriorSettings(**wrong)
+    with pytest.raises(InvalidConfig, match="2 or more"):
+        Split.of(1, 0.2, seed=0)
+    with pytest.raises(InvalidConfig, match="held_out"):
+        Split.of(10, 1.0, seed=0)
+
+
+def test_a_split_is_a_partition_with_something_on_either_side() -> None:
+    for num_examples, fraction in ((2, 0.01), (2, 0.99), (100, 0.2)):
+        split = Split.of(num_examples, fraction, seed=4)
+        assert sorted([*split.fit.tolist(), *split.held_out.tolist()]) == list(range(num_examples))
+        assert len(split.fit) > 0
+        assert len(split.held_out) > 0
+
+
+def test_every_example_is_held_out_once() -> None:
+    splits = folds(11, 3, seed=2)
+    assert sorted(position for split in splits for position in split.held_out.tolist()) == list(range(11))
+    assert all(not set(split.fit.tolist()) & set(split.held_out.tolist()) for split in splits)
+    assert all(len(split.fit) + len(split.held_out) == 11 for split in splits)
+    with pytest.raises(InvalidConfig, match="num_folds"):
+        folds(2, 3, seed=0)
+
+
+def test_the_trust_radius_bounds_the_maximum() -> None:
+    generator = torch.Generator().manual_seed(1)
+    inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
+    observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
+    reception = Reception.of(noisy_weights(observation.received), 0.05)
+    scratch, whitened = Scratch(observation.received, Squared(inputs, labels), 20), Whitened.of(reception)
+    start = 20 * scratch.judge(whitened.centre, torch.arange(20))
+    settings = PosteriorSettings(num_steps=200, prior=1.0)
+    fit = maximise(scratch, whitened, torch.arange(20), num_examples=20, settings=settings)
+    assert 0 < fit.move <= trust_radius(start, 6)
+    assert trust_radius(math.inf, 6) == 0.0
+
+
+def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapshot) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    before = snapshot(observation.received.state_dict())
+    result = finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=(1e-6, 1e-2))
+    assert snapshot(observation.received.state_dict()) == before
+    assert result.learning_rate == 1e-2
+    assert result.held_out_loss[1e-2] < result.held_out_loss[1e-6]
+    with pytest.raises(InvalidConfig, match="positive"):
+        finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=())
+
+
+@pytest.mark.parametrize("shape", [(200, 4), (50, 4, 6), (50, 4, 3, 3)])
+def test_blended_statistics_lie_between_the_stored_ones_and_the_batch(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    layer = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](4).eval()
+    network = nn.Sequential(layer)
+    blended = blend_statistics(network)["0"]
+    network(torch.randn(shape) * 3 + 5)
+    assert blended.statistics is not None
+    mean, variance = blended.statistics
+    assert torch.allclose(mean, torch.full((4,), 5.0), atol=0.5), "a large change is followed"
+    assert torch.allclose(variance, torch.full((4,), 9.0), rtol=0.3)
+    batch = torch.randn(shape)
+    out = network(batch)
+    mean, _ = blended.statistics
+    assert mean.abs().sum() <= batch.transpose(0, 1).flatten(1).mean(1).abs().sum(), "the sampling error is not"
+    assert out.shape == batch.shape
+
+
+def test_a_single_example_uses_the_stored_statistics() -> None:
+    layer = nn.BatchNorm1d(4).eval()
+    inputs = torch.randn(1, 4)
+    expected = layer(inputs)
+    network = nn.Sequential(copy.deepcopy(layer))
+    blend_statistics(network)
+    assert torch.equal(network(inputs), expected)
+
+
+def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
+    observation = transmit(plain_net(), wnr_db=0.0, seed=0)
+    reception = Reception.of(noisy_weights(observation.received), observation.noise_variance, groups="layerwise")
+    centre = Whitened.of(reception, ML).centre
+    assert all(torch.equal(centre[name], tensor) for name, tensor in reception.weights.items())
