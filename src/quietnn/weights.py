@@ -30,6 +30,9 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
 BLOCK = 4096
 """Weights per partial sum. Fixed, so that a statistic does not depend on chunking, threads or tensor order."""
 
+SCRATCH = 64 * BLOCK
+"""Weights that are widened to float64 at a time."""
+
 
 def noisy_names(
     module: nn.Module, *, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES
@@ -228,16 +231,18 @@ def _exact_sum(values: Iterable[float]) -> float:
         return math.nan
 
 
-def block_moments(tensor: Tensor) -> Moments:
+def block_moments(tensor: Tensor, *, scratch: Tensor | None = None) -> Moments:
     """Count, mean and sum of squared deviations of each block of 4096 weights, in float64.
 
     The blocks are fixed by the tensor alone and are combined by exact summation, so a statistic is the same to
     the last bit however the tensor was cut into chunks (at multiples of the block) and whatever the thread count.
+    A caller with many tensors may bring the memory to compute in, `SCRATCH` values of float64.
     """
     flat = tensor.detach().reshape(-1)
     body, tail = flat[: flat.numel() // BLOCK * BLOCK], flat[flat.numel() // BLOCK * BLOCK :]
-    pieces = [piece.reshape(-1, BLOCK) for piece in torch.split(body, BLOCK * 64)] + [tail.reshape(1, -1)]
-    scratch = torch.empty(max(rows.numel() for rows in pieces), dtype=torch.float64, device=flat.device)
+    pieces = [piece.reshape(-1, BLOCK) for piece in torch.split(body, SCRATCH)] + [tail.reshape(1, -1)]
+    if scratch is None:
+        scratch = torch.empty(max(rows.numel() for rows in pieces), dtype=torch.float64, device=flat.device)
     counts, means, squares = [], [], []
     for rows in pieces:
         if rows.numel():

@@ -1,7 +1,9 @@
 """What every kind of checkpoint can do: tell its tensors, take statistics of them, be rewritten."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from threading import local
 from typing import Any, Protocol
 
 import torch
@@ -10,10 +12,13 @@ from torch import Tensor
 from quietnn.checkpoints.provenance import Step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights
-from quietnn.weights import Moments, block_moments
+from quietnn.weights import BLOCK, SCRATCH, Moments, block_moments
 
 Change = Callable[[Tensor, int], None]
 """Changes a flat stretch of a tensor in place, given the stretch and its start in the tensor."""
+
+Look = Callable[[str, Tensor, int], None]
+"""Sees a flat stretch of a tensor, given the tensor's name, the stretch and its start in the tensor."""
 
 
 class Checkpoint(Protocol):
@@ -42,7 +47,7 @@ class Checkpoint(Protocol):
         """These names, one for each tensor (tied ones once), once their dtypes are known to be ones we compute with."""
         ...
 
-    def visit(self, names: Collection[str], look: Callable[[str, Tensor], None], streaming: Streaming) -> None:
+    def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show every stretch of the named tensors to a function, from several threads."""
         ...
 
@@ -51,20 +56,24 @@ class Checkpoint(Protocol):
         ...
 
 
-def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Streaming) -> dict[str, list[Moments]]:
+def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Streaming) -> dict[str, Moments]:
     """The block moments of each named tensor, in one pass.
 
     Raises:
         InvalidWeights: if a tensor holds NaN or infinity, with its name and how many.
     """
-    moments: dict[str, list[Moments]] = {name: [] for name in names}
+    table = {name: _empty_moments(math.prod(checkpoint.shapes[name])) for name in names}
     bad: dict[str, int] = dict.fromkeys(names, 0)
+    own = local()
 
-    def look(name: str, values: Tensor) -> None:
-        found = block_moments(values)
+    def look(name: str, values: Tensor, start: int) -> None:
+        if not hasattr(own, "scratch"):
+            own.scratch = torch.empty(SCRATCH, dtype=torch.float64)
+        found = block_moments(values, scratch=own.scratch)
         if not torch.isfinite(found[1]).all():
             bad[name] += int((~torch.isfinite(values)).sum())
-        moments[name].append(found)
+        for column, part in zip(table[name], found, strict=True):
+            column[start // BLOCK : start // BLOCK + len(part)] = part
 
     checkpoint.visit(names, look, streaming)
     broken = [name for name in names if bad[name]]
@@ -74,4 +83,11 @@ def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Stream
             f"{broken[0]} holds {bad[broken[0]]} values that are not finite{more}; repair that tensor, "
             f"or leave it out with --exclude '{broken[0]}'"
         )
-    return moments
+    return table
+
+
+def _empty_moments(num_values: int) -> Moments:
+    """Room for the moments of a tensor, made in advance: small pieces kept between large ones would tie up memory."""
+    num_blocks = -(-num_values // BLOCK)
+    counts, means, squares = (torch.zeros(num_blocks, dtype=torch.float64) for _ in range(3))
+    return counts, means, squares

@@ -88,7 +88,7 @@ def denoise_checkpoint(
     moments = moments_of(checkpoint, names, streaming)
     if noise_variance is None:
         assert wnr_db is not None
-        received = WeightStatistics.from_moments([block for blocks in moments.values() for block in blocks])
+        received = WeightStatistics.from_moments(list(moments.values()))
         noise_variance = noise_variance_within(wnr_db, received.variance)
     reception = _reception(moments, chosen, noise_variance, form)
     denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
@@ -131,13 +131,10 @@ def _check_groups(pairs: GroupTemperatures | None, groups: Partition) -> None:
         )
 
 
-def _reception(
-    moments: Mapping[str, Sequence[Moments]], groups: Partition, noise_variance: float, form: Form
-) -> Reception:
+def _reception(moments: Mapping[str, Moments], groups: Partition, noise_variance: float, form: Form) -> Reception:
     """What the receiver knows of each group; the weights themselves stay on the disk."""
     statistics = {
-        group: WeightStatistics.from_moments([block for name in members for block in moments[name]])
-        for group, members in groups.items()
+        group: WeightStatistics.from_moments([moments[name] for name in members]) for group, members in groups.items()
     }
     estimated = {group: received.without_noise(noise_variance) for group, received in statistics.items()}
     return Reception({}, noise_variance, groups, estimated, form)

@@ -75,7 +75,7 @@ def inspect_checkpoint(
     moments = moments_of(checkpoint, names, streaming or Streaming())
 
     def look(group: str, members: tuple[str, ...]) -> GroupInspection:
-        statistics = WeightStatistics.from_moments([block for name in members for block in moments[name]])
+        statistics = WeightStatistics.from_moments([moments[name] for name in members])
         return GroupInspection(group, members, statistics, _wnr_db(statistics, noise_variance))
 
     found = tuple(look(group, members) for group, members in chosen.items())
@@ -91,7 +91,7 @@ def histogram(
     low, high = statistics.mean - reach, statistics.mean + reach
     total, lock = torch.zeros(num_bins, dtype=torch.int64), Lock()
 
-    def count(name: str, values: Tensor) -> None:
+    def count(name: str, values: Tensor, start: int) -> None:
         found = torch.histc(values.double().clamp_(low, high), bins=num_bins, min=low, max=high).long()
         with lock:
             total.add_(found)

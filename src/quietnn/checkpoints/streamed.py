@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +12,13 @@ from typing import Any
 from torch import Tensor
 
 from quietnn.checkpoints.atomic import replacing_file, replacing_folder
-from quietnn.checkpoints.base import Change
+from quietnn.checkpoints.base import Change, Look
 from quietnn.checkpoints.folder import Shard, all_entries, find_shards
 from quietnn.checkpoints.header import Entry, encode_header
 from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading, write_from
 from quietnn.checkpoints.provenance import Step, history, with_step
 from quietnn.checkpoints.workers import Streaming, run
+from quietnn.checkpoints.writeback import start_writing
 from quietnn.errors import InvalidWeights
 
 
@@ -73,7 +74,7 @@ class StreamedCheckpoint:
                 )
         return tuple(names)
 
-    def visit(self, names: Collection[str], look: Callable[[str, Tensor], None], streaming: Streaming) -> None:
+    def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show every stretch of the named tensors to a function, from several threads."""
         wanted = frozenset(names)
         for shard in self.shards:
@@ -82,7 +83,7 @@ class StreamedCheckpoint:
                 def work(piece: Piece, buffer: Tensor, shard: Shard = shard, source: int = source) -> None:
                     offset = shard.header.data_start + piece.begin
                     read_into(buffer, source, offset, piece.num_bytes, path=shard.path)
-                    look(piece.name, piece.values(buffer))
+                    look(piece.name, piece.values(buffer), piece.start)
                     streaming.on_progress(piece.num_bytes)
 
                 run(pieces_of(shard.header, streaming.chunk_values, wanted), work, streaming)
@@ -122,12 +123,6 @@ def _write_shard(shard: Shard, target: Path, changes: Mapping[str, Change], step
         os.close(sink)
         raise
     return sink
-
-
-def start_writing(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Ask the system to begin writing this stretch to the disk now, while the next one is computed."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_DONTNEED)
 
 
 class _Flusher:

@@ -5,7 +5,7 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from quietnn.checkpoints.atomic import replacing_file
-from quietnn.checkpoints.base import Change
+from quietnn.checkpoints.base import Change, Look
 from quietnn.checkpoints.pieces import TORCH_DTYPES
 from quietnn.checkpoints.provenance import KEY, Step, history, with_step
 from quietnn.checkpoints.workers import Streaming
@@ -82,11 +82,11 @@ class TorchCheckpoint:
                 )
         return tuple(noisy_weights(self.state, noisy=names))
 
-    def visit(self, names: Collection[str], look: Callable[[str, Tensor], None], streaming: Streaming) -> None:
+    def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show the named tensors to a function, one by one."""
         state = self.state
         for name in names:
-            look(name, state[name].detach().reshape(-1))
+            look(name, state[name].detach().reshape(-1), 0)
             streaming.on_progress(state[name].nbytes)
 
     @torch.no_grad()

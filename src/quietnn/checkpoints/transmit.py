@@ -51,7 +51,7 @@ def transmit_checkpoint(
     on_selection(selection)
     check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
     moments = moments_of(checkpoint, names, streaming)
-    statistics = WeightStatistics.from_moments([block for blocks in moments.values() for block in blocks])
+    statistics = WeightStatistics.from_moments(list(moments.values()))
     variance = channel.variance_at(statistics)
     step = {
         "verb": "transmit",
