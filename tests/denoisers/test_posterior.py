@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.affine import ML, MMSE
+from quietnn.denoisers.affine import MMSE
 from quietnn.denoisers.blended_norm import blend_statistics
 from quietnn.denoisers.evidence import Scratch, Split, classification_loss, folds
 from quietnn.denoisers.finetuning import finetune
-from quietnn.denoisers.posterior import PosteriorSettings, Whitened, maximise, posterior, trust_radius
+from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import Reception
+from quietnn.denoisers.whitened import PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.targets import noisy_weights
 from quietnn.weights import WeightStatistics
@@ -30,6 +31,11 @@ class Squared:
 
     def __call__(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         return 0.5 * (network(self.inputs[positions]).squeeze(1) - self.labels[positions]).square().mean()
+
+
+def gaussian(reception: Reception) -> Whitened:
+    """The posterior before the examples."""
+    return Whitened.of(reception, reception.estimate(reception.denoisers(MMSE)))
 
 
 def blobs(num_examples: int = 60) -> tuple[Tensor, Tensor]:
@@ -74,9 +80,7 @@ def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
     # normal equations of sum (y - x w)^2 / 2 + |w - r|^2 / (2 sz) + |w - mu|^2 / (2 sw)
     precision = inputs.T @ inputs + torch.eye(6, dtype=torch.float64) * (1 / 0.64 + 1 / 2.25)
     exact = torch.linalg.solve(precision, inputs.T @ labels + received / 0.64 + 0.3 / 2.25)
-    whitened = Whitened.of(
-        Reception.of(noisy_weights(model), 0.64, groups="whole", statistics={"whole": prior}), centre=MMSE
-    )
+    whitened = gaussian(Reception.of(noisy_weights(model), 0.64, statistics={"whole": prior}))
     scratch = Scratch(model, Squared(inputs, labels), 30)
     settings = PosteriorSettings(num_steps=800, step_size=0.1, prior=1.0)
     fit = maximise(scratch, whitened, torch.arange(30), num_examples=30, settings=settings)
@@ -87,7 +91,7 @@ def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
 def test_whitening_combines_both_gaussians() -> None:
     weights = {"a.weight": torch.tensor([1.0, 5.0])}
     prior = WeightStatistics(mean=1.0, variance=3.0, num_weights=2)
-    whitened = Whitened.of(Reception.of(weights, 1.0, groups="whole", statistics={"whole": prior}), MMSE)
+    whitened = gaussian(Reception.of(weights, 1.0, statistics={"whole": prior}))
     assert whitened.centre["a.weight"].tolist() == [1.0, 4.0]
     assert whitened.spread["a.weight"] == pytest.approx(math.sqrt(3.0 / 4.0))
 
@@ -116,7 +120,7 @@ def test_on_the_held_out_evidence_the_result_is_not_worse_than_any_start(
         seed=seed,
     )
     assert result.held_out_loss[result.chosen] == min(result.held_out_loss.values())
-    assert set(result.held_out_loss) == {"received", "calibrated", "centre", "posterior"}
+    assert set(result.held_out_loss) == {"received", "calibrated", "mmse", "posterior"}
 
 
 def test_a_fit_that_harms_is_rejected() -> None:
@@ -265,7 +269,7 @@ def test_the_trust_radius_bounds_the_maximum() -> None:
     inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
     observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
     reception = Reception.of(noisy_weights(observation.received), 0.05)
-    scratch, whitened = Scratch(observation.received, Squared(inputs, labels), 20), Whitened.of(reception)
+    scratch, whitened = Scratch(observation.received, Squared(inputs, labels), 20), gaussian(reception)
     start = 20 * scratch.judge(whitened.centre, torch.arange(20))
     settings = PosteriorSettings(num_steps=200, prior=1.0)
     fit = maximise(scratch, whitened, torch.arange(20), num_examples=20, settings=settings)
@@ -312,7 +316,9 @@ def test_a_single_example_uses_the_stored_statistics() -> None:
 
 
 def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
-    observation = transmit(plain_net(), wnr_db=0.0, seed=0)
-    reception = Reception.of(noisy_weights(observation.received), observation.noise_variance, groups="layerwise")
-    centre = Whitened.of(reception, ML).centre
-    assert all(torch.equal(centre[name], tensor) for name, tensor in reception.weights.items())
+    observation = transmit(plain_net(), wnr_db=3.0, seed=0)
+    loss, variance = classification_loss(*blobs()), observation.noise_variance
+    short = PosteriorSettings(num_steps=1, step_size=1e-9)
+    lazy = posterior(observation.received, loss, 60, noise_variance=variance, centre=MMSE, settings=short)
+    assert lazy.held_out_loss["posterior"] == pytest.approx(lazy.held_out_loss["centre"], rel=1e-6)
+    assert lazy.held_out_loss["centre"] != pytest.approx(lazy.held_out_loss["received"], rel=1e-3)

@@ -1,0 +1,129 @@
+"""The Gaussian part of a posterior, and the thirty steps that add the examples to it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quietnn.denoisers.affine import mmse
+from quietnn.denoisers.descent import descend
+from quietnn.denoisers.evidence import Scratch
+from quietnn.denoisers.reception import Reception
+from quietnn.errors import InvalidConfig
+from quietnn.weights import Weights
+
+
+@dataclass(frozen=True)
+class PosteriorSettings:
+    """How the maximum is sought.
+
+    Attributes:
+        num_steps: gradients taken on all examples.
+        step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
+        prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
+        num_folds: parts of the examples, each of which judges a fit on the others.
+        blended: BatchNorm follows the weights, see `quietnn.denoisers.blended_norm`; otherwise its statistics stay.
+    """
+
+    num_steps: int = 23
+    step_size: float = 0.6
+    prior: float = 0.3
+    num_folds: int = 2
+    blended: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        if self.num_steps < 1:
+            raise InvalidConfig(f"num_steps is {self.num_steps}; it must be 1 or more")
+        if not 0 < self.step_size < math.inf:
+            raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, relative to the trust radius")
+        if not 0 <= self.prior < math.inf:
+            raise InvalidConfig(f"prior is {self.prior}; it must be zero or more, 1 for the posterior itself")
+
+
+DEFAULT = PosteriorSettings()
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """The Gaussian part of the posterior: `w = centre + spread u`, `u ~ N(0, 1)`, tensor by tensor."""
+
+    centre: Weights
+    spread: Mapping[str, float]
+
+    @classmethod
+    def of(cls, reception: Reception, centre: Weights) -> "Whitened":
+        """The spread of `p(w | r)` about a centre; a group without signal has none and stays."""
+        spread = {}
+        for group, members in reception.groups.items():
+            theta = mmse(reception.statistics[group], reception.noise_variance).theta
+            # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
+            spread.update(dict.fromkeys(members, math.sqrt(theta * reception.noise_variance)))
+        return cls(centre, spread)
+
+    @torch.no_grad()
+    def weights(self, u: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights at `u`."""
+        return {name: torch.add(centre, u[name], alpha=self.spread[name]) for name, centre in self.centre.items()}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where the steps ended, the mean loss at each of them, and the length of the way in root mean square of `u`."""
+
+    weights: Weights
+    losses: tuple[float, ...]
+    move: float
+
+
+def trust_radius(total_loss: float, num_weights: int) -> float:
+    """How far the maximum can lie from the start, as a root mean square of `u`: `sqrt(2 L / d)`.
+
+    At the maximum the objective is at most its value at the start: `|u|^2 / 2 <= L`, the sum of losses there. Large
+    networks are therefore moved by less per weight, and so is any network that was nearly right.
+
+    >>> trust_radius(total_loss=50.0, num_weights=10_000)
+    0.1
+    """
+    return math.sqrt(2.0 * max(total_loss, 0.0) / max(num_weights, 1)) if math.isfinite(total_loss) else 0.0
+
+
+def maximise(
+    scratch: Scratch,
+    whitened: Whitened,
+    positions: Tensor,
+    *,
+    num_examples: int,
+    settings: PosteriorSettings = DEFAULT,
+    seed: int = 0,
+) -> Fit:
+    """Minimise `sum of losses + |u|^2 / 2` over `u`, from `u = 0`, on the examples at `positions`.
+
+    The sum runs over `num_examples` whatever the number of positions: a fit on a part stands for one on all.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    names = list(whitened.centre)
+    point = {name: torch.zeros_like(whitened.centre[name]) for name in names}
+
+    def gradient() -> tuple[float, Sequence[Tensor]]:
+        loss, gradients = scratch.gradient(whitened.weights(point), positions, generator)
+        return loss, [
+            gradients[name].mul_(num_examples * whitened.spread[name]).add_(point[name], alpha=settings.prior)
+            for name in names
+        ]
+
+    first = gradient()
+    num_moving = sum(int(torch.count_nonzero(direction)) for direction in first[1])
+    radius = trust_radius(num_examples * first[0], num_moving)
+    known = iter([first])
+    losses = descend(
+        [point[name] for name in names],
+        lambda: next(known, None) or gradient(),
+        num_steps=settings.num_steps,
+        step_size=settings.step_size * radius,
+    )
+    square = math.fsum(float(tensor.double().square().sum()) for tensor in point.values())
+    move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))
+    return Fit(whitened.weights(point), losses, move)
