@@ -367,3 +367,31 @@ def test_the_baselines_do_what_they_say(images: Tensor) -> None:
     half = blend(model, images[:30], sample_weight=0.5)
     torch.testing.assert_close(half[1].running_mean, flat.mean(1) / 2, rtol=0, atol=1e-5)
     assert torch.equal(blend(model, images[:30], sample_weight=0.0)[1].running_var, model[1].running_var)
+
+
+def test_classes_known_to_be_balanced_lose_the_preferences_that_noise_gave_them(images: Tensor) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    )
+    model[-1].requires_grad_(False)
+    received = transmit(trained(model, images), wnr_db=0.0, seed=0)
+    with torch.no_grad():
+        received.received[-1].bias[2] += 3  # a preference far beyond the others
+    options = {"noise_variance": received.noise_variance}
+    report = calibrate_with_report(received.received, images[:100], balanced_classes=True, **options)
+    usual = calibrate(received.received, images[:100], **options)
+    preferences = [network(images[:100]).mean(0).std().item() for network in (usual, report.model)]
+    assert preferences[1] == pytest.approx((1 - report.head_weight) * preferences[0], rel=1e-3)
+    assert 0.01 < report.head_weight < 0.9  # what noise cannot explain stays
+    assert torch.equal(received.received[-1].weight, report.model[-1].weight)
+    quiet = calibrate(received.received, images[:100], noise_variance=0.0, balanced_classes=True)
+    assert same(statistics(received.received), statistics(quiet))
+
+
+def test_a_network_without_a_linear_head_cannot_have_balanced_classes(images: Tensor) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
+    before = statistics(model)
+    with pytest.raises(InvalidConfig, match="leave balanced_classes out"):
+        calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True)
+    assert same(before, statistics(model))

@@ -2,17 +2,18 @@
 
 import copy
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from quietnn.calibration.head import recentre
 from quietnn.calibration.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.calibration.parameter_noise import CLEAN, Denoisers, ParameterNoise, parameter_noise
 from quietnn.calibration.posterior import Gap, Prediction, posterior
 from quietnn.calibration.report import CalibratedLayer, CalibrationReport
 from quietnn.calibration.shift import carried
-from quietnn.calibration.visit import Feeder, Inputs, Visit, visit_batch_norms
+from quietnn.calibration.visit import Arrival, Feeder, Inputs, Visit, visit_batch_norms
 from quietnn.errors import InvalidWeights
 from quietnn.weights import NORMALISATION_TYPES, Partition
 
@@ -24,6 +25,7 @@ def calibrate(
     noise_variance: float,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
+    balanced_classes: bool = False,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -42,12 +44,15 @@ def calibrate(
         noise_variance: `sigma_z^2`, the variance of the noise on every weight as it came.
         denoisers: the affine maps that were applied to the weights since, one for all or one by group.
         groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
+        balanced_classes: say that all classes are about equally common among the inputs; then the last layer's bias
+            is corrected too, where noise made it prefer some of them. The labels themselves are not needed.
         noisy: names of the noisy tensors, where the usual rule does not fit.
         normalisation: module types whose parameters carry no noise.
         in_place: set the statistics of the model itself instead of those of a copy.
 
     Returns:
-        The network with new running statistics; weights, modes, counters and momentum as they were.
+        The network with new running statistics; weights (the last bias aside, if asked for), modes, counters and
+        momentum as they were.
 
     Raises:
         QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The model is then
@@ -64,6 +69,7 @@ def calibrate(
         noise_variance=noise_variance,
         denoisers=denoisers,
         groups=groups,
+        balanced_classes=balanced_classes,
         noisy=noisy,
         normalisation=normalisation,
         in_place=in_place,
@@ -77,6 +83,7 @@ def calibrate_with_report(
     noise_variance: float,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
+    balanced_classes: bool = False,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -87,8 +94,8 @@ def calibrate_with_report(
         result, noise_variance, denoisers=denoisers, groups=groups, noisy=noisy, normalisation=normalisation
     )
     rule = _NoiseAware(noise)
-    visit_batch_norms(result, inputs, rule)
-    return CalibrationReport(result, tuple(rule.layers))
+    visit_batch_norms(result, inputs, rule, rule.recentre if balanced_classes else None)
+    return CalibrationReport(result, tuple(rule.layers), rule.head_weight)
 
 
 class _NoiseAware:
@@ -96,6 +103,7 @@ class _NoiseAware:
 
     def __init__(self, noise: dict[int, ParameterNoise]) -> None:
         self.layers: list[CalibratedLayer] = []
+        self.head_weight = 0.0
         self._noise = noise
         self._gap: Gap | None = None
         self._losses: list[float] = []
@@ -108,10 +116,8 @@ class _NoiseAware:
                 f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
                 "denoise the weights first"
             )
-        for layer in visit.called[len(self._losses) :]:
-            self._losses.append(-math.log1p(-min(self._share(layer), _LARGEST_SHARE)))
         feeder = visit.feeder
-        upstream = -math.expm1(-sum(self._losses[: feeder.position] if feeder else self._losses))
+        upstream = self._upstream(feeder, visit.called)
         prediction = self._predict(visit, feeder, upstream) if feeder else _unknown(visit, upstream)
         result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
         if prediction.traced:
@@ -133,6 +139,23 @@ class _NoiseAware:
         )
         return result.mean, result.variance
 
+    def recentre(self, end: Arrival) -> None:
+        """Correct the last layer's bias for classes that are equally common."""
+        layer = end.feeder.layer if end.feeder else None
+        self.head_weight = recentre(
+            end.feeder,
+            end.output,
+            weight=self._of(layer, "weight"),
+            bias=self._of(layer, "bias"),
+            upstream=self._upstream(end.feeder, end.called),
+        )
+
+    def _upstream(self, feeder: Feeder | None, called: Sequence[nn.Module]) -> float:
+        """The share of noise in what a layer is given: what all calls before it have added, one after the other."""
+        for layer in called[len(self._losses) :]:
+            self._losses.append(-math.log1p(-min(self._share(layer), _LARGEST_SHARE)))
+        return -math.expm1(-sum(self._losses[: feeder.position] if feeder else self._losses))
+
     def _predict(self, visit: Visit, feeder: Feeder, upstream: float) -> Prediction:
         weight, bias = self._of(feeder.layer, "weight"), self._of(feeder.layer, "bias")
         patches = PatchMoments.of(feeder.layer, feeder.inputs)
@@ -147,8 +170,8 @@ class _NoiseAware:
             upstream=upstream,
         )
 
-    def _of(self, layer: nn.Module, name: str) -> ParameterNoise:
-        return self._noise.get(id(getattr(layer, name)), CLEAN)
+    def _of(self, layer: nn.Module | None, name: str) -> ParameterNoise:
+        return self._noise.get(id(getattr(layer, name, None)), CLEAN)
 
     def _share(self, layer: nn.Module) -> float:
         """The share of noise in a layer's own parameters; what stands for its outputs until a BatchNorm tells."""

@@ -36,10 +36,12 @@ class CalibrationReport:
     Attributes:
         model: the network with its new statistics.
         layers: one entry for each call of a BatchNorm.
+        head_weight: how much of the differences between the classes' mean outputs was taken out; 0 unless asked for.
     """
 
     model: nn.Module
     layers: tuple[CalibratedLayer, ...]
+    head_weight: float = 0.0
 
     def __str__(self) -> str:
         """A table, one line for each layer."""

@@ -60,16 +60,33 @@ class Visit:
     called: Sequence[nn.Module]
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """What came out of the pass.
+
+    Attributes:
+        output: the network's output, or its `logits` where it has some.
+        feeder: the layer that made it.
+        called: as in `Visit`.
+    """
+
+    output: Any
+    feeder: Feeder | None
+    called: Sequence[nn.Module]
+
+
 Rule = Callable[[Visit], tuple[Tensor, Tensor]]
 """From an arrival to the mean and variance to use there."""
 
 
-def visit_batch_norms(model: nn.Module, inputs: Inputs, rule: Rule) -> None:
+def visit_batch_norms(
+    model: nn.Module, inputs: Inputs, rule: Rule, finish: Callable[[Arrival], None] | None = None
+) -> None:
     """Set the statistics of every BatchNorm by a rule, in the order in which one forward pass meets them.
 
     A BatchNorm called several times in the pass (shared) gets the average of what the rule said at each call, as its
-    running statistics are averages over its calls. Modes, counters and momentum stay as they were. If anything fails,
-    the statistics do too.
+    running statistics are averages over its calls. `finish` is shown what comes out. Modes, counters and momentum
+    stay as they were; if anything fails, the statistics do too.
 
     Raises:
         InvalidConfig: if there are fewer than two inputs, or no BatchNorm with running statistics is met.
@@ -79,7 +96,7 @@ def visit_batch_norms(model: nn.Module, inputs: Inputs, rule: Rule) -> None:
     modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
-        _Tour(rule).through(model, inputs)
+        _Tour(rule).through(model, inputs, finish)
     finally:
         for module, training in modes.items():
             module.training = training
@@ -96,19 +113,20 @@ class _Tour:
         self._num_calls: dict[nn.Module, int] = {}
 
     @torch.no_grad()
-    def through(self, model: nn.Module, inputs: Inputs) -> None:
+    def through(self, model: nn.Module, inputs: Inputs, finish: Callable[[Arrival], None] | None) -> None:
         """Run the model once; statistics are put back if anything fails."""
         handles = [self._hook(name, module) for name, module in model.named_modules()]
         try:
-            if isinstance(inputs, Tensor):
-                model(inputs)
-            else:
-                model(**inputs)
+            output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
             if not self._num_calls:
                 raise InvalidConfig(
                     "this network has no BatchNorm with running statistics, so there is nothing to calibrate: "
                     "LayerNorm, GroupNorm and the like take their statistics from each input afresh"
                 )
+            if finish is not None:
+                logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+                feeder = self._feeder(logits) if isinstance(logits, Tensor) else None
+                finish(Arrival(logits, feeder, self._called))
         except BaseException:
             for module, (mean, variance) in self._clean.items():
                 _write(module, mean, variance)

@@ -67,8 +67,15 @@ def _calibrated(receiver: Receiver) -> Outcome:
     return Outcome(model, num_passes=1)
 
 
+def _calibrated_balanced(receiver: Receiver) -> Outcome:
+    """The same where the receiver also knows that all classes are equally common."""
+    inputs = receiver.tuning.inputs
+    model = calibrate(receiver.model, inputs, noise_variance=receiver.noise_variance, balanced_classes=True)
+    return Outcome(model, num_passes=1)
+
+
 def _re_estimated(receiver: Receiver) -> Outcome:
-    """The same with plain re-estimation, the baseline that knows nothing of the noise."""
+    """Plain re-estimation on the same inputs, the baseline that knows nothing of the noise."""
     return Outcome(re_estimate(receiver.model, receiver.tuning.inputs), num_passes=1)
 
 
@@ -135,6 +142,7 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "mmse_pb_oracle": _mmse_pb_oracle,
     "mmse_pb_reused": _mmse_pb_reused,
     "calibrated": _calibrated,
+    "calibrated_balanced": _calibrated_balanced,
     "re_estimated": _re_estimated,
     "mmse_pb_gradient": _mmse_pb_gradient,
     "posterior": _posterior,

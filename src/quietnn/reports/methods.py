@@ -24,6 +24,7 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_reused": MethodStyle("MMSE_pb reused", "#CC79A7", "P", "--"),
     "mmse_pb_oracle": MethodStyle("MMSE_pb oracle", "#009E73", "*", ":"),
     "calibrated": MethodStyle("Calibrated", "#882255", "X", "-"),
+    "calibrated_balanced": MethodStyle("Calibrated, balanced classes", "#AA3377", "1", "-."),
     "re_estimated": MethodStyle("Re-estimated", "#DDAA33", "d", ":"),
     "mmse_pb_gradient": MethodStyle("MMSE_pb by gradient", "#999933", "H", "-"),
     "finetuned": MethodStyle("Fine-tuned", "#888888", "8", "--"),
