@@ -80,9 +80,8 @@ def read_into(buffer: Tensor, descriptor: int, offset: int, num_bytes: int, *, p
         view, offset = view[num_read:], offset + num_read
 
 
-def write_from(buffer: Tensor, descriptor: int, offset: int, num_bytes: int) -> None:
-    """Write the first bytes of a buffer to a file."""
-    view = buffer.numpy().data[:num_bytes]
+def write_all(view: memoryview, descriptor: int, offset: int) -> None:
+    """Write all bytes to a place in a file; the system may take them in several goes."""
     while view:
         written = os.pwrite(descriptor, view, offset)
         view, offset = view[written:], offset + written

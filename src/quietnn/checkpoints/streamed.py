@@ -15,7 +15,7 @@ from quietnn.checkpoints.atomic import replacing_file, replacing_folder
 from quietnn.checkpoints.base import Change, Look
 from quietnn.checkpoints.folder import Shard, all_entries, find_shards
 from quietnn.checkpoints.header import Entry, encode_header
-from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading, write_from
+from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading, write_all
 from quietnn.checkpoints.provenance import Step, history, with_step
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.checkpoints.writeback import start_writing
@@ -107,14 +107,14 @@ def _write_shard(shard: Shard, target: Path, changes: Mapping[str, Change], step
     header = encode_header(shard.header, with_step(shard.header.metadata, step))
     sink = os.open(target, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        os.pwrite(sink, header, 0)
+        write_all(memoryview(header), sink, 0)
         with reading(shard.path) as source:
 
             def work(piece: Piece, buffer: Tensor) -> None:
                 read_into(buffer, source, shard.header.data_start + piece.begin, piece.num_bytes, path=shard.path)
                 if piece.name in changes:
                     changes[piece.name](piece.values(buffer), piece.start)
-                write_from(buffer, sink, len(header) + piece.begin, piece.num_bytes)
+                write_all(buffer.numpy().data[: piece.num_bytes], sink, len(header) + piece.begin)
                 start_writing(sink, len(header) + piece.begin, piece.num_bytes)
                 streaming.on_progress(piece.num_bytes)
 

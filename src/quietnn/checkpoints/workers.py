@@ -73,19 +73,23 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Str
             errors.append(error)
 
     with _one_torch_thread():
-        threads = [Thread(target=labour, daemon=True) for _ in range(streaming.threads)]
+        helpers = [Thread(target=labour, daemon=True) for _ in range(streaming.threads - 1)]
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        except BaseException as error:  # an interrupt: stop before anything is cleaned up
+            for helper in helpers:
+                helper.start()
+            labour()
+            _join(helpers)
+        except BaseException as error:  # an interrupt: nobody may still write when the caller cleans up
             errors.append(error)
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+            _join(helpers)
     if errors:
         raise errors[0]
+
+
+def _join(threads: Iterable[Thread]) -> None:
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()
 
 
 @contextmanager

@@ -1,0 +1,101 @@
+"""Mutated files, headers and bodies: a result or a `QuietnnError`, never anything else, and never a hang."""
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.inspect import inspect_checkpoint
+from quietnn.checkpoints.workers import Streaming
+from quietnn.errors import QuietnnError
+
+ONE = Streaming(num_threads=1, chunk=1)
+WORDS = [b'"', b"{", b"}", b"[", b"]", b",", b":", b"-1", b"0", b"1e9", b"null", b"true", b'"F16"', b'"BF16"', b'"I64"']
+WORDS += [b'"data_offsets"', b'"__metadata__"', b'"shape"', b"9" * 30, b"\xff", b"\\ud800", b'"a.weight"', b" "]
+
+
+def original() -> bytes:
+    tensors = {
+        "a.weight": torch.linspace(-1, 1, 24).view(4, 6),
+        "a.bias": torch.ones(4),
+        "b.weight": torch.ones(5, 3, dtype=torch.bfloat16),
+        "n.weight": torch.ones(4),
+        "count": torch.tensor(3),
+    }
+    return save(tensors, metadata={"format": "pt"})
+
+
+def mutate(content: bytes, rng: random.Random) -> bytes:
+    """One to four changes: bytes, words, cuts, copies, lengths, numbers of the header."""
+    changed = bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        header = min(8 + int.from_bytes(changed[:8], "little"), len(changed)) if len(changed) >= 8 else len(changed)
+        place = rng.randrange(max(1, rng.choice((8, header, len(changed)))))
+        kind = rng.randrange(7)
+        if kind == 0 and place < len(changed):
+            changed[place] = rng.randrange(256)
+        elif kind == 1:
+            changed[place : place + rng.randrange(4)] = rng.choice(WORDS)
+        elif kind == 2:
+            del changed[place:]
+        elif kind == 3:
+            changed[place:place] = changed[rng.randrange(len(changed) + 1) :][: rng.randrange(40)]
+        elif kind == 4:
+            changed[:8] = rng.choice((0, 1, 2**63, len(changed), rng.randrange(2**16))).to_bytes(8, "little")
+        else:
+            changed = bytearray(mutate_header(bytes(changed), rng))
+    return bytes(changed)
+
+
+def mutate_header(content: bytes, rng: random.Random) -> bytes:
+    """Change one field of one tensor, with the length put right: deeper than bytes at random would get."""
+    length = int.from_bytes(content[:8], "little")
+    try:
+        fields = json.loads(content[8 : 8 + length])
+        entry = fields[rng.choice(list(fields))]
+        key = rng.choice(list(entry))
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return content
+    entry[key] = rng.choice((0, -1, 2**63, [], [0, 8], [4, 6], [2**62, 4], "F64", "F8_E4M3", "F4", None, {}, [[1]]))
+    text = json.dumps(fields).encode()
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
+@pytest.mark.parametrize(
+    ("num_files", "seconds"), [(1_500, 40.0), pytest.param(20_000, 60.0, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_mutated_files(tmp_path: Path, num_files: int, seconds: float) -> None:
+    rng, content = random.Random(11), original()
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    accepted, refused, end = 0, 0, time.monotonic() + seconds
+    for number in range(num_files):
+        if time.monotonic() > end:
+            break
+        source.write_bytes(mutate(content, rng))
+        try:
+            if number % 20:
+                inspect_checkpoint(source, noise_variance=0.1, streaming=ONE)
+            else:
+                denoise_checkpoint(source, out, noise_variance=0.1, overwrite=True, streaming=ONE)
+                readable_like(source, out)
+            accepted += 1
+        except QuietnnError:
+            refused += 1
+    assert accepted > (accepted + refused) / 100
+    assert refused > (accepted + refused) / 3
+    assert accepted + refused > num_files / 20
+
+
+def readable_like(source: Path, out: Path) -> None:
+    """What we accept and the safetensors library reads, it must read again once written."""
+    try:
+        names = load_file(source).keys()
+    except (SafetensorError, KeyError, RuntimeError):
+        return
+    assert load_file(out).keys() == names

@@ -1,0 +1,92 @@
+"""PyTorch files: equal to the library, ties and everything else kept, nothing run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import quietnn
+from quietnn.channels.awgn import AWGN
+from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.inspect import inspect_checkpoint
+from quietnn.checkpoints.opening import open_checkpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.errors import InvalidWeights
+
+
+def load(path: Path) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = torch.load(path, weights_only=True, mmap=True)
+    return state
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("groups", ["whole", "layerwise"])
+def test_equal_to_the_library(tmp_path: Path, dtype: torch.dtype, groups: str) -> None:
+    model = nn.Sequential(nn.Linear(40, 70), nn.BatchNorm1d(70), nn.Linear(70, 3)).to(dtype)
+    clean, noisy, out = (tmp_path / f"{name}.pt" for name in ("clean", "noisy", "out"))
+    torch.save(model.state_dict(), clean)
+    variance = transmit_checkpoint(clean, noisy, channel=AWGN(wnr_db=2.0), seed=3)
+    sent = quietnn.transmit(model.state_dict(), wnr_db=2.0, seed=3)
+    assert variance == sent.noise_variance
+    denoise_checkpoint(noisy, out, noise_variance=variance, groups=groups)
+    expected = quietnn.denoise(sent.received, noise_variance=variance, groups=groups)
+    found = load(out)
+    assert list(found) == list(expected)
+    assert all(found[name].equal(tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items())
+    model.load_state_dict(found)
+    assert [step["verb"] for step in inspect_checkpoint(out).history] == ["transmit", "denoise"]
+
+
+def test_a_training_checkpoint_keeps_the_rest(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4)
+    torch.save({"epoch": 3, "model": model.state_dict(), "losses": [1.0, 0.5]}, tmp_path / "in.pt")
+    denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01)
+    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    assert (found["epoch"], found["losses"]) == (3, [1.0, 0.5])
+    expected = quietnn.denoise(model.state_dict(), noise_variance=0.01)
+    assert all(found["model"][name].equal(tensor) for name, tensor in expected.items())
+
+
+def test_tied_tensors_stay_tied_and_get_one_noise(tmp_path: Path) -> None:
+    tied = torch.randn(5, 5)
+    state = {"head.weight": tied, "embed.weight": tied, "other.weight": torch.randn(3, 3)}
+    torch.save(state, tmp_path / "in.pth")
+    transmit_checkpoint(tmp_path / "in.pth", tmp_path / "out.pth", channel=AWGN(noise_variance=1.0), seed=1)
+    found = torch.load(tmp_path / "out.pth", weights_only=True)
+    assert found["head.weight"].data_ptr() == found["embed.weight"].data_ptr()
+    expected = quietnn.transmit(state, noise_variance=1.0, seed=1).received
+    assert all(found[name].equal(tensor) for name, tensor in expected.items())
+
+
+def test_files_from_before_torch_1_6(tmp_path: Path) -> None:
+    state = {"a.weight": torch.randn(3, 3)}
+    torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    denoise_checkpoint(tmp_path / "old.pt", tmp_path / "new.pt", noise_variance=0.01)
+    assert load(tmp_path / "new.pt")["a.weight"].equal(quietnn.denoise(state, noise_variance=0.01)["a.weight"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (torch.ones(3), "holds a Tensor, not a state dict"),
+        ({"epoch": 3}, "no tensors by name"),
+        ({"a": {"w": torch.ones(2)}, "b": {"w": torch.ones(2)}}, r"several state dicts \(a, b\)"),
+        ({3: torch.ones(2)}, "no tensors by name"),
+        ({"a.weight": torch.ones(2, 2).to_sparse()}, "dense 16, 32 and 64 bit"),
+        ({"a.weight": torch.ones(2, 2).to(torch.float8_e5m2)}, "bfloat16"),
+    ],
+)
+def test_contents_that_are_not_a_model(tmp_path: Path, content: object, message: str) -> None:
+    torch.save(content, tmp_path / "in.pt")
+    with pytest.raises(InvalidWeights, match=message):
+        denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.pt"]
+
+
+def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
+    torch.save({"a.weight": torch.arange(12.0).view(3, 4)}, tmp_path / "in.pt")
+    for name in ("one.pt", "two.pt"):
+        denoise_checkpoint(tmp_path / "in.pt", tmp_path / name, noise_variance=0.01)
+    assert (tmp_path / "one.pt").read_bytes() == (tmp_path / "two.pt").read_bytes()
+    assert open_checkpoint(tmp_path / "one.pt").num_bytes > 0
