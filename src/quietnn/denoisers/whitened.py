@@ -28,8 +28,8 @@ class PosteriorSettings:
     """
 
     num_steps: int = 23
-    step_size: float = 0.6
-    prior: float = 0.3
+    step_size: float = 1.2
+    prior: float = 0.1
     num_folds: int = 2
     blended: bool = True
 
