@@ -32,14 +32,15 @@ def original() -> bytes:
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
-    """One to four changes: bytes, words, cuts, copies, lengths, numbers of the header."""
+    """One to three changes: bytes, words, cuts, copies, lengths, fields of the header; half of them in the body."""
     changed = bytearray(content)
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.randint(1, 3)):
         header = min(8 + int.from_bytes(changed[:8], "little"), len(changed)) if len(changed) >= 8 else len(changed)
-        place = rng.randrange(max(1, rng.choice((8, header, len(changed)))))
-        kind = rng.randrange(7)
-        if kind == 0 and place < len(changed):
-            changed[place] = rng.randrange(256)
+        low, high = rng.choice(((0, 8), (8, header), (header, len(changed)), (header, len(changed))))
+        place = rng.randrange(low, max(low + 1, high))
+        kind = rng.randrange(9)
+        if kind in (0, 7, 8):
+            changed[place : place + 1] = bytes([rng.randrange(256)])
         elif kind == 1:
             changed[place : place + rng.randrange(4)] = rng.choice(WORDS)
         elif kind == 2:
@@ -77,6 +78,7 @@ def test_mutated_files(tmp_path: Path, num_files: int, seconds: float) -> None:
     for number in range(num_files):
         if time.monotonic() > end:
             break
+        source.unlink(missing_ok=True)  # a new file is quicker than emptying an old one
         source.write_bytes(mutate(content, rng))
         try:
             if number % 20:
@@ -87,7 +89,7 @@ def test_mutated_files(tmp_path: Path, num_files: int, seconds: float) -> None:
             accepted += 1
         except QuietnnError:
             refused += 1
-    assert accepted > (accepted + refused) / 100
+    assert accepted > (accepted + refused) / 20
     assert refused > (accepted + refused) / 3
     assert accepted + refused > num_files / 20
 

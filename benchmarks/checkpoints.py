@@ -1,0 +1,166 @@
+"""How near denoising a sharded checkpoint comes to `cp` and fsync of the same folder: one run, warm cache, in turn.
+
+A folder of safetensors shards is made, then copied and made durable, denoised and transmitted, again and again; every
+output is removed and the disk is quiet before the next one. Denoising runs in a process of its own: its peak resident
+memory is that of the whole process, its time is taken inside (without the import of torch) and outside (with it).
+This process imports neither torch nor quietnn, so that nothing of its memory is counted.
+"""
+
+import argparse
+import os
+import shutil
+import statistics as stats
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+GOAL_RATIO, GOAL_MEGABYTES, GOAL_TRANSMIT = 1.3, 400, 1.5
+
+MAKE = """
+import json, sys, torch
+from pathlib import Path
+from safetensors.torch import save_file
+folder, dtype, num_bytes, num_shards = Path(sys.argv[1]), getattr(torch, sys.argv[2]), int(sys.argv[3]), 8
+folder.mkdir()
+generator, weight_map, layer = torch.Generator().manual_seed(0), {}, 0
+base = torch.randn(2048, 2048, generator=generator)
+for shard in range(num_shards):
+    tensors, size = {}, 0
+    while size < num_bytes // num_shards:
+        tensors[f"layers.{layer}.weight"] = (base * (0.01 + 0.0001 * layer)).to(dtype)
+        tensors[f"layers.{layer}.bias"] = torch.full((2048,), 0.01, dtype=dtype)
+        tensors[f"layers.{layer}.norm.weight"] = torch.ones(2048, dtype=dtype)
+        size += 2048 * 2050 * dtype.itemsize
+        layer += 1
+    name = f"model-{shard + 1:05d}-of-{num_shards:05d}.safetensors"
+    save_file(tensors, folder / name, metadata={"format": "pt"})
+    weight_map |= dict.fromkeys(tensors, name)
+index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
+(folder / "model.safetensors.index.json").write_text(json.dumps(index))
+(folder / "config.json").write_text("{}")
+"""
+
+DENOISE = """
+import sys, time
+from pathlib import Path
+from quietnn.checkpoints.denoise import denoise_checkpoint
+start = time.perf_counter()
+denoise_checkpoint(Path(sys.argv[1]), Path(sys.argv[2]), noise_variance=1e-5, groups=sys.argv[3])
+print(time.perf_counter() - start)
+"""
+
+TRANSMIT = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from quietnn.channels.awgn import AWGN
+from quietnn.channels.randomness import standard_normal
+from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.checkpoints.workers import Streaming
+threads, num_values, part = Streaming().threads, int(sys.argv[3]), 1 << 19
+def draw(number): standard_normal(part, seed=0, name=str(number))
+start = time.perf_counter()
+with ThreadPoolExecutor(threads) as pool:
+    list(pool.map(draw, range(num_values // 8 // part)))
+alone = 8 * (time.perf_counter() - start)
+start = time.perf_counter()
+transmit_checkpoint(Path(sys.argv[1]), Path(sys.argv[2]), channel=AWGN(wnr_db=10.0), seed=1)
+print(time.perf_counter() - start, alone)
+"""
+
+
+def main() -> None:
+    """Measure every dtype and print a table of medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gigabytes", type=float, default=4.0)
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16", "float16"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--transmits", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=None, help="where to work; needs three times the size")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        for dtype in arguments.dtypes:
+            num_bytes = int(arguments.gigabytes * 1e9)
+            measure(Path(name), dtype, num_bytes, arguments.repeats, arguments.transmits)
+
+
+def measure(folder: Path, dtype: str, num_bytes: int, repeats: int, transmits: int) -> None:
+    """Time one dtype and print what was found."""
+    source, out = folder / "source", folder / "out"
+    child(MAKE, source, dtype, num_bytes)
+    size = sum(path.stat().st_size for path in source.iterdir())
+    copies: list[float] = []
+    runs: dict[str, list[tuple[float, float, int]]] = {"whole": [], "layerwise": []}
+    for repeat in range(repeats + 1):
+        quiet(out)
+        took = copy(source, out)
+        for groups, found in runs.items():
+            quiet(out)
+            printed, wall, megabytes = child(DENOISE, source, out, groups)
+            if repeat:
+                found.append((float(printed), wall, megabytes))
+        if repeat:
+            copies.append(took)
+    copied = stats.median(copies)
+    print(f"{dtype}, {size / 1e9:.2f} GB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, median of {repeats}")
+    print(f"  cp and fsync          {copied:6.2f} s  (each: {', '.join(f'{one:.2f}' for one in copies)})")
+    for groups, found in runs.items():
+        inside, wall = (stats.median(run[column] for run in found) for column in (0, 1))
+        memory = max(run[2] for run in found)
+        print(
+            f"  denoise, {groups:9s}    {inside:6.2f} s  {inside / copied:.2f} of cp "
+            f"({verdict(inside / copied, GOAL_RATIO)}), {wall:.2f} s with the start of Python and torch, "
+            f"peak {memory} MB ({verdict(memory, GOAL_MEGABYTES)})  (each: {', '.join(f'{r[0]:.2f}' for r in found)})"
+        )
+    for _ in range(transmits):
+        quiet(out)
+        printed, wall, megabytes = child(TRANSMIT, source, out, num_bytes // (4 if dtype == "float32" else 2))
+        took, alone = map(float, printed.split())
+        print(
+            f"  transmit              {took:6.2f} s  {took / alone:.2f} of drawing the noise alone on all cores "
+            f"({verdict(took / alone, GOAL_TRANSMIT)}), peak {megabytes} MB"
+        )
+    shutil.rmtree(source)
+    quiet(out)
+
+
+def verdict(value: float, limit: float) -> str:
+    """Whether a limit was kept, in words."""
+    return f"limit {limit:g}: {'met' if value <= limit else 'missed'}"
+
+
+def child(program: str, *arguments: object) -> tuple[str, float, int]:
+    """Run a program in a fresh process: what it printed, its time, its peak resident memory in MB."""
+    start = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    if process.returncode:
+        raise SystemExit(f"a run failed with exit code {process.returncode}")
+    return printed, time.perf_counter() - start, usage.ru_maxrss // 1024
+
+
+def copy(source: Path, out: Path) -> float:
+    """The time of `cp -r` and of fsync of every file and of the folder."""
+    start = time.perf_counter()
+    subprocess.run(["cp", "-r", str(source), str(out)], check=True)
+    for path in (*out.iterdir(), out):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    return time.perf_counter() - start
+
+
+def quiet(out: Path) -> None:
+    """Remove the last output and let the disk come to rest."""
+    shutil.rmtree(out, ignore_errors=True)
+    os.sync()
+
+
+if __name__ == "__main__":
+    main()
