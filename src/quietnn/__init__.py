@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quietnn.calibration.calibrate import calibrate, calibrate_with_report
+    from quietnn.calibration.report import CalibratedLayer, CalibrationReport
     from quietnn.channels.awgn import AWGN, Power
     from quietnn.channels.base import Channel, Observation
     from quietnn.channels.transmit import transmit
@@ -35,6 +37,8 @@ _HOMES = {
     "METHODS": "quietnn.denoisers.affine",
     "NORMALISATION_TYPES": "quietnn.weights",
     "AffineDenoiser": "quietnn.denoisers.affine",
+    "CalibratedLayer": "quietnn.calibration.report",
+    "CalibrationReport": "quietnn.calibration.report",
     "Channel": "quietnn.channels.base",
     "Criterion": "quietnn.tuning.result",
     "Examples": "quietnn.tasks.base",
@@ -54,6 +58,8 @@ _HOMES = {
     "TuningResult": "quietnn.tuning.result",
     "WeightStatistics": "quietnn.weights",
     "affine_coefficients": "quietnn.theory.family",
+    "calibrate": "quietnn.calibration.calibrate",
+    "calibrate_with_report": "quietnn.calibration.calibrate",
     "denoise": "quietnn.denoisers.denoise",
     "layerwise": "quietnn.weights",
     "load_task": "quietnn.tasks.registry",
@@ -72,6 +78,8 @@ __all__ = [
     "METHODS",
     "NORMALISATION_TYPES",
     "AffineDenoiser",
+    "CalibratedLayer",
+    "CalibrationReport",
     "Channel",
     "Criterion",
     "Examples",
@@ -91,6 +99,8 @@ __all__ = [
     "TuningResult",
     "WeightStatistics",
     "affine_coefficients",
+    "calibrate",
+    "calibrate_with_report",
     "denoise",
     "layerwise",
     "load_task",
