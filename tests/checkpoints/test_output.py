@@ -160,6 +160,8 @@ def test_outputs_that_would_hurt_the_input(tmp_path: Path, file: Path, sharded: 
         (sharded, file, "is a file and the input a folder"),
         (file, sharded, "is a folder and the input a file"),
         (file, tmp_path / "out.pt", "must end in .safetensors"),
+        (sharded, Path(), "no name of its own"),
+        (sharded, Path(".."), "no name of its own"),
     ):
         with pytest.raises(InvalidConfig, match=message):
             denoise_checkpoint(source, out, noise_variance=0.01, overwrite=True)
@@ -193,6 +195,14 @@ def test_what_a_killed_run_left_is_removed_and_what_a_living_one_holds_is_not(tm
             other.write_text("x")
         assert partial.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.mine.part", "other", "out"]
+
+
+def test_two_writers_in_one_process_do_not_hurt_each_other(tmp_path: Path) -> None:
+    with replacing_file(tmp_path / "out") as partial:
+        partial.write_text("first")
+        with pytest.raises(QuietnnError, match="File exists"), replacing_file(tmp_path / "out"):
+            pass
+    assert (tmp_path / "out").read_text() == "first"
 
 
 def test_an_exchange_without_the_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

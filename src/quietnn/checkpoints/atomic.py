@@ -24,6 +24,8 @@ def check_target(source: Path, out: Path, *, overwrite: bool, num_bytes: int) ->
         QuietnnError: if that folder is read-only or its disk too full.
     """
     folder = out.absolute().parent
+    if out.name in ("", ".."):
+        raise InvalidConfig(f"the output {out} has no name of its own; write its name out")
     if not folder.is_dir():
         raise MissingData(f"there is no folder {folder} to write {out.name} into; make it first")
     if out.exists() and out.samefile(source):
@@ -51,7 +53,7 @@ def check_target(source: Path, out: Path, *, overwrite: bool, num_bytes: int) ->
 @contextmanager
 def replacing_file(out: Path) -> Iterator[Path]:
     """A path to write to (and fsync) that takes the place of `out` at the end of the block, or vanishes."""
-    with _beside(out) as partial, _held(partial, folder=False):
+    with _beside(out, folder=False) as partial:
         yield partial
         partial.replace(out)
         sync_folder(out.absolute().parent)
@@ -60,7 +62,7 @@ def replacing_file(out: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
     """A folder to fill that takes the place of `out` at the end of the block; the old one is then removed."""
-    with _beside(out) as partial, _held(partial, folder=True):
+    with _beside(out, folder=True) as partial:
         yield partial
         for folder in {partial, *(path.parent for path in partial.rglob("*"))}:
             sync_folder(folder)
@@ -81,19 +83,24 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _beside(out: Path) -> Iterator[Path]:
-    """A hidden name beside `out`; whatever bears it at the end is removed, and errors of the disk get words."""
+def _beside(out: Path, *, folder: bool) -> Iterator[Path]:
+    """A file or folder under a hidden name beside `out`.
+
+    Whatever bears that name at the end is removed, and errors of the disk get words.
+    """
     partial = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         _remove_abandoned(out)
-        yield partial
+        with _held(partial, folder=folder):
+            try:
+                yield partial
+            finally:
+                _remove(partial)
     except OSError as error:
         reason = error.strerror or str(error)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         remedy = "make room or write elsewhere" if full else "check the folder and its permissions"
         raise QuietnnError(f"cannot write {out}: {reason}; nothing was left behind, {remedy}") from error
-    finally:
-        _remove(partial)
 
 
 @contextmanager

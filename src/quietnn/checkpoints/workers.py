@@ -43,7 +43,9 @@ class Streaming:
     @property
     def threads(self) -> int:
         """The number of threads to start."""
-        return self.num_threads or len(os.sched_getaffinity(0))
+        if self.num_threads is not None:
+            return self.num_threads
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     @property
     def chunk_values(self) -> int:

@@ -14,13 +14,13 @@ def denoise(
     method: Annotated[str, typer.Option(help="ml, mmse, mmse_p or mmse_pb.")] = "mmse",
     lambda_prime: Annotated[float | None, typer.Option(help="Population compensator; 0 is MMSE, 1 is ML.")] = None,
     beta: Annotated[float | None, typer.Option(help="Bias compensator.")] = None,
-    groups: Annotated[str | None, typer.Option(help="whole or layerwise  [default: whole]")] = None,
+    groups: Annotated[str | None, typer.Option(help="whole or layerwise (default: whole).")] = None,
     temperatures: Annotated[Path | None, typer.Option(help="A file from quietnn tune, instead of a method.")] = None,
     form: Annotated[str, typer.Option(help="centred, uncentred or zero-mean.")] = "centred",
     noisy: Annotated[list[str] | None, typer.Option(help="Pattern of noisy tensors, instead of the rule.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads [default: one a core]")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: one a core).")] = None,
 ) -> None:
     """Remove what can be removed of the noise on a checkpoint's weights, with what a receiver has.
 

@@ -48,7 +48,7 @@ def weights_figure(
             axes.set_ylim(bottom=0.5 * density[density > 0].min(), top=3 * density.max())
         axes.set_xlabel("weight")
         axes.set_ylabel("density")
-        axes.legend()
+        axes.legend(loc="upper left", fontsize="small")
         return settle(figure)
 
 
