@@ -18,6 +18,9 @@ _WEIGHT_GRADIENT: dict[int, Callable[..., Tensor]] = {
 _IMAGES_PER_HALF = 16
 """Images in each of the two halves that measure how concentrated the inputs are; more would only cost time."""
 
+_CHANNELS = 32
+"""Output channels that are asked for it, evenly spaced, where they all see the same inputs."""
+
 
 @dataclass(frozen=True)
 class ChannelMoments:
@@ -169,6 +172,9 @@ def concentration(layer: nn.Module, inputs: Tensor, outputs: Tensor, variances: 
         variances: `tr(C)` of each channel, from `PatchMoments`.
     """
     inputs, outputs = _at_least_float32(inputs), _at_least_float32(outputs)
+    if getattr(layer, "groups", 1) == 1:
+        step = max(outputs.shape[1] // _CHANNELS, 1)
+        outputs, variances = outputs[:, ::step], variances[::step]
     half = min(_IMAGES_PER_HALF, len(inputs) // 2)
     first, first_power = _covariance(layer, inputs[:half], outputs[:half])
     second, second_power = _covariance(layer, inputs[half : 2 * half], outputs[half : 2 * half])
@@ -189,7 +195,7 @@ def _covariance(layer: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[Tens
     gradient = _WEIGHT_GRADIENT[inputs.dim() - 2]
     covariance = gradient(
         pad(layer, inputs),
-        layer.weight.shape,
+        (centred.shape[1], *layer.weight.shape[1:]),
         centred,
         stride=layer.stride,
         dilation=layer.dilation,

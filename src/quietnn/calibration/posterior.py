@@ -12,8 +12,8 @@ from torch import Tensor
 
 from quietnn.calibration.moments import ChannelMoments
 
-_BISECTIONS = 200
-_TOLERANCE = 1e-10
+_STEPS = 300
+_TOLERANCE = 1e-9
 _SMALLEST = torch.finfo(torch.float32).tiny
 
 
@@ -89,20 +89,16 @@ def excess_variance(squares: Tensor, known: Tensor, scale: Tensor) -> float:
     >>> excess_variance(torch.tensor([0.5]), known=torch.tensor([1.0]), scale=torch.ones(1))
     0.0
     """
-
-    def surplus(excess: float) -> float:
+    excess = 0.0
+    for _ in range(_STEPS):
         total = (known + excess * scale).clamp_min(_SMALLEST)
-        return float((squares / total).mean()) - 1
-
-    if surplus(0.0) <= 0:
-        return 0.0
-    low, high = 0.0, float((squares / scale).max())  # at the upper end every ratio is at most one
-    for _ in range(_BISECTIONS):
-        if high - low <= _TOLERANCE * high:
+        ratios = squares / total
+        surplus = float(ratios.mean()) - 1
+        if surplus <= _TOLERANCE:
             break
-        middle = (low + high) / 2
-        low, high = (middle, high) if surplus(middle) > 0 else (low, middle)
-    return high
+        # The surplus is convex and falls with g, so Newton's steps from the left never overshoot.
+        excess += surplus / float((ratios * scale / total).mean())
+    return excess
 
 
 def posterior(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *, epsilon: float) -> Posterior:
