@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.denoisers.affine import MMSE, Temperatures
-from quietnn.denoisers.evidence import Loss, Scratch, folds
+from quietnn.denoisers.evidence import Calibrate, Loss, Scratch, folds
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, Whitened, maximise
 from quietnn.targets import noisy_weights, with_weights
@@ -56,6 +56,7 @@ def posterior(
     groups: str | Partition = "layerwise",
     statistics: Mapping[str, WeightStatistics] | None = None,
     centre: Temperatures | GroupTemperatures | None = None,
+    calibrate: Calibrate | None = None,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
@@ -74,8 +75,11 @@ def posterior(
         groups: the groups that have a prior of their own.
         statistics: prior of each group; estimated from the received weights when not given.
         centre: temperatures of the estimate that the Gaussian is centred on and the steps start from. When not given,
-            the better on the examples of the weights as they came and MMSE of the model as a whole. One multiplier for
-            all layers keeps their proportions; MMSE layer by layer silences whole layers of a transformer.
+            the weights as they came if BatchNorm follows them, else the better on the examples of these and MMSE of the
+            model as a whole. One multiplier for all layers keeps their proportions; MMSE layer by layer silences whole
+            layers of a transformer.
+        calibrate: how BatchNorm statistics are fitted to the finished weights, for example `quietnn.calibration` with
+            your inputs; when not given, by the blend that the steps use.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
         normalisation: module types whose parameters carry no noise.
@@ -85,9 +89,11 @@ def posterior(
     splits = folds(num_examples, settings.num_folds, seed=seed)
     if noise_variance == 0:
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
-    scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
+    scratch = Scratch(
+        model, loss, num_examples, blended=settings.blended, calibrate=calibrate, normalisation=normalisation
+    )
     everything = torch.arange(num_examples)
-    starts = {"calibrated": received, **_centres(reception, centre)}
+    starts = {"calibrated": received, **_centres(reception, centre, scratch)}
     scores = {"received": scratch.judge_network(model, everything)}
     for name, weights in starts.items():
         scores[name] = scratch.judge_network(scratch.finish(model, weights), everything)
@@ -111,9 +117,13 @@ def posterior(
     return Posterior(finished, chosen, scores, final.losses, final.move, scratch.num_passes)
 
 
-def _centres(reception: Reception, centre: Temperatures | GroupTemperatures | None) -> dict[str, Weights]:
+def _centres(
+    reception: Reception, centre: Temperatures | GroupTemperatures | None, scratch: Scratch
+) -> dict[str, Weights]:
     """What the prior may be centred on, beside the weights as they came."""
     if centre is not None:
         return {"centre": reception.estimate(reception.denoisers(centre))}
+    if scratch.follows:
+        return {}  # BatchNorm undoes a layer's scale; all that MMSE would shrink is the confidence of the head
     whole = Reception.of(reception.weights, reception.noise_variance)
     return {"mmse": whole.estimate(whole.denoisers(MMSE))}

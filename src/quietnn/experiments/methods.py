@@ -105,7 +105,12 @@ def _posterior(receiver: Receiver) -> Outcome:
     """Every noisy weight adjusted by the labels, within what noise and prior allow."""
     loss = loss_on(receiver.tuning, receiver.augment)
     result = posterior(
-        receiver.model, loss, len(receiver.tuning), noise_variance=receiver.noise_variance, seed=receiver.seed
+        receiver.model,
+        loss,
+        len(receiver.tuning),
+        noise_variance=receiver.noise_variance,
+        calibrate=lambda model: calibrate(model, receiver.tuning.inputs, noise_variance=receiver.noise_variance),
+        seed=receiver.seed,
     )
     return Outcome(result.model, math.ceil(result.num_passes))
 
