@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quietnn.denoisers.affine import AffineDenoiser, Temperatures, denoiser_for
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.theory.family import Form, check_variance
 from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
 
@@ -69,10 +69,13 @@ class Reception:
         wrong = set(temperatures) ^ set(self.groups)
         if wrong:
             raise InvalidConfig(f"temperatures and groups differ in {sorted(wrong)[0]!r}; give one pair for each group")
-        return {
-            group: denoiser_for(temperatures[group], self.statistics[group], self.noise_variance, form=self.form)
-            for group in self.groups
-        }
+        return {group: self._denoiser(group, temperatures[group]) for group in self.groups}
+
+    def _denoiser(self, group: str, temperatures: Temperatures) -> AffineDenoiser:
+        try:
+            return denoiser_for(temperatures, self.statistics[group], self.noise_variance, form=self.form)
+        except InfeasibleTemperatures as error:
+            raise InfeasibleTemperatures(f"group {group!r}: {error}") from error
 
     def estimate(self, denoisers: Mapping[str, AffineDenoiser], out: Weights | None = None) -> dict[str, Tensor]:
         """The denoised weights, written into the tensors of `out` if given."""
