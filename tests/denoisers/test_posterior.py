@@ -120,26 +120,28 @@ def test_on_the_held_out_evidence_the_result_is_not_worse_than_any_start(
         seed=seed,
     )
     assert result.held_out_loss[result.chosen] == min(result.held_out_loss.values())
-    assert set(result.held_out_loss) >= {"received", "calibrated", "posterior"}
+    assert set(result.held_out_loss) >= {"received", "blended", "posterior"}
     assert ("mmse" in result.held_out_loss) == (network is plain_net)
 
 
-def test_statistics_can_be_fitted_by_the_caller() -> None:
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    calls = []
-
-    def calibrate(network: nn.Module) -> nn.Module:
-        calls.append(network)
-        network[1].running_mean.fill_(0.125)
-        return network
-
+def test_a_calibration_of_the_callers_own_is_judged_beside_the_fit() -> None:
+    clean = norm_net()
+    observation = transmit(clean, wnr_db=-3.0, seed=1)
     loss, variance = classification_loss(*blobs()), observation.noise_variance
     settings = PosteriorSettings(num_steps=4)
-    result = posterior(observation.received, loss, 60, noise_variance=variance, calibrate=calibrate, settings=settings)
-    assert len(calls) >= 3
-    if result.chosen != "received":
-        assert result.model is calls[-1]
-        assert set(result.model[1].running_mean.tolist()) == {0.125}
+
+    def cheat(network: nn.Module) -> nn.Module:
+        assert network is observation.received
+        return clean
+
+    def harm(network: nn.Module) -> nn.Module:
+        return nn.Sequential(copy.deepcopy(network), nn.Hardtanh())
+
+    best = posterior(observation.received, loss, 60, noise_variance=variance, calibrate=cheat, settings=settings)
+    assert best.chosen == "calibrated"
+    assert torch.equal(best.model[0].weight, clean[0].weight)
+    worst = posterior(observation.received, loss, 60, noise_variance=variance, calibrate=harm, settings=settings)
+    assert worst.chosen != "calibrated"
 
 
 def test_a_fit_that_harms_is_rejected() -> None:
@@ -257,7 +259,13 @@ def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
 
 
 def test_settings_and_sizes_are_checked() -> None:
-    for wrong in ({"num_steps": 0}, {"step_size": 0.0}, {"step_size": math.nan}, {"prior": -1.0}):
+    for wrong in (
+        {"num_steps": 0},
+        {"num_guard_steps": 0},
+        {"step_size": 0.0},
+        {"step_size": math.nan},
+        {"prior": -1.0},
+    ):
         with pytest.raises(InvalidConfig, match=next(iter(wrong))):
             PosteriorSettings(**wrong)
     with pytest.raises(InvalidConfig, match="2 or more"):

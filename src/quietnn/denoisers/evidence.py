@@ -115,7 +115,6 @@ class Scratch:
         num_examples: int,
         *,
         blended: bool = False,
-        calibrate: Calibrate | None = None,
         normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     ) -> None:
         self._network = copy.deepcopy(model).eval()
@@ -124,7 +123,6 @@ class Scratch:
         self._network.requires_grad_(False)
         self._noisy = {name: parameters[name].requires_grad_() for name in names}
         self._blended = blend_statistics(self._network) if blended else {}
-        self._calibrate = calibrate
         self._loss = loss
         self._num_examples = num_examples
         self.num_passes = 0.0
@@ -170,11 +168,8 @@ class Scratch:
         return math.inf if math.isnan(value) else value
 
     def finish(self, model: nn.Module, weights: Weights) -> nn.Module:
-        """A copy of the model with these weights, calibrated, or with the blended statistics of all examples."""
+        """A copy of the model with these weights and, where statistics are blended, those of all examples."""
         finished = with_weights(model, weights)
-        if self._blended and self._calibrate is not None:
-            self.num_passes += 1
-            return self._calibrate(finished)
         if self._blended:
             self.judge(weights, torch.arange(self._num_examples))
             write_statistics(finished, self._blended)

@@ -11,7 +11,7 @@ this adjusts every noisy weight by the labels.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class Posterior:
     Attributes:
         model: the network, a copy of the one given.
         chosen: `"posterior"`, or the start that the held-out examples preferred: `"received"` (as it came),
-            `"calibrated"` (with blended BatchNorm statistics), `"mmse"`, or `"centre"` where one was given.
+            `"blended"` (with blended BatchNorm statistics), `"calibrated"`, `"mmse"`, or the `"centre"` given.
         held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
             that did not see it.
         fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
@@ -78,8 +78,8 @@ def posterior(
             the weights as they came if BatchNorm follows them, else the better on the examples of these and MMSE of the
             model as a whole. One multiplier for all layers keeps their proportions; MMSE layer by layer silences whole
             layers of a transformer.
-        calibrate: how BatchNorm statistics are fitted to the finished weights, for example `quietnn.calibration` with
-            your inputs; when not given, by the blend that the steps use.
+        calibrate: another way to fit BatchNorm statistics to the weights as they came, such as noise-aware calibration
+            with your inputs, for the fit to be judged beside.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
         normalisation: module types whose parameters carry no noise.
@@ -89,30 +89,35 @@ def posterior(
     splits = folds(num_examples, settings.num_folds, seed=seed)
     if noise_variance == 0:
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
-    scratch = Scratch(
-        model, loss, num_examples, blended=settings.blended, calibrate=calibrate, normalisation=normalisation
-    )
+    scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
     everything = torch.arange(num_examples)
-    starts = {"calibrated": received, **_centres(reception, centre, scratch)}
+    starts = {"blended": received, **_centres(reception, centre, scratch)}
     scores = {"received": scratch.judge_network(model, everything)}
     for name, weights in starts.items():
         scores[name] = scratch.judge_network(scratch.finish(model, weights), everything)
     best = "centre" if centre is not None else min(starts, key=lambda name: scores[name])
+    calibrated = calibrate(model) if calibrate is not None and scratch.follows else None
+    if calibrated is not None:
+        scratch.num_passes += 1
+        scores["calibrated"] = scratch.judge_network(calibrated, everything)
     whitened = Whitened.of(reception, starts[best])
 
-    def fit(positions: Tensor) -> Fit:
+    def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
+
+    guard = replace(settings, num_steps=settings.num_guard_steps)
 
     scores["posterior"] = sum(
         len(split.held_out)
         / num_examples
-        * scratch.judge_network(scratch.finish(model, fit(split.fit).weights), split.held_out)
+        * scratch.judge_network(scratch.finish(model, fit(split.fit, guard).weights), split.held_out)
         for split in splits
     )
     chosen = min(scores, key=lambda name: scores[name])
-    if chosen == "received":
-        return Posterior(with_weights(model, {}), chosen, scores, (), 0.0, scratch.num_passes)
-    final = fit(everything) if chosen == "posterior" else Fit(starts[chosen], (), 0.0)
+    if chosen == "received" or (chosen == "calibrated" and calibrated is not None):
+        kept = with_weights(model if chosen == "received" or calibrated is None else calibrated, {})
+        return Posterior(kept, chosen, scores, (), 0.0, scratch.num_passes)
+    final = fit(everything, settings) if chosen == "posterior" else Fit(starts[chosen], (), 0.0)
     finished = scratch.finish(model, final.weights)
     return Posterior(finished, chosen, scores, final.losses, final.move, scratch.num_passes)
 

@@ -21,22 +21,25 @@ class PosteriorSettings:
 
     Attributes:
         num_steps: gradients taken on all examples.
+        num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
         num_folds: parts of the examples, each of which judges a fit on the others.
         blended: BatchNorm follows the weights, see `quietnn.denoisers.blended_norm`; otherwise its statistics stay.
     """
 
-    num_steps: int = 23
-    step_size: float = 1.2
+    num_steps: int = 36
+    num_guard_steps: int = 10
+    step_size: float = 0.6
     prior: float = 0.1
     num_folds: int = 2
     blended: bool = True
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        if self.num_steps < 1:
-            raise InvalidConfig(f"num_steps is {self.num_steps}; it must be 1 or more")
+        for name in ("num_steps", "num_guard_steps"):
+            if getattr(self, name) < 1:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if not 0 < self.step_size < math.inf:
             raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, relative to the trust radius")
         if not 0 <= self.prior < math.inf:
