@@ -84,18 +84,30 @@ class AWGN:
         return noise_variance_of(self.wnr_db, power)
 
 
-def add_noise(tensor: Tensor, std: float, *, seed: int, name: str, start: int = 0) -> Tensor:
-    """A copy of a tensor with Gaussian noise on it; 16-bit tensors are summed in float32 and rounded once.
-
-    A stretch of a larger tensor gets the noise that belongs there if `start`, its place in it, is given.
-    """
+def add_noise(tensor: Tensor, std: float, *, seed: int, name: str) -> Tensor:
+    """A copy of a tensor with Gaussian noise on it."""
     received = tensor.detach().clone(memory_format=torch.contiguous_format)
-    if std == 0:
-        return received
-    exact = torch.promote_types(tensor.dtype, torch.float32)
-    flat = received.view(-1)
-    for offset in range(0, flat.numel(), 16 * BLOCK):
-        piece = flat[offset : offset + 16 * BLOCK]
-        noise = standard_normal(piece.numel(), seed=seed, name=name, start=start + offset)
-        piece.copy_(piece.to(exact).add(noise.to(piece.device, exact), alpha=std))
+    add_noise_in_place(received.view(-1), std, seed=seed, name=name)
     return received
+
+
+def add_noise_in_place(stretch: Tensor, std: float, *, seed: int, name: str, start: int = 0) -> None:
+    """Add noise to a flat stretch of a tensor; 16-bit values are summed in float32 and rounded once.
+
+    Args:
+        stretch: part of the tensor, one-dimensional.
+        std: the noise's standard deviation.
+        seed: which noise.
+        name: the tensor's name.
+        start: place of the stretch in the tensor, a multiple of the noise's block.
+    """
+    if std == 0:
+        return
+    exact = torch.promote_types(stretch.dtype, torch.float32)
+    for offset in range(0, stretch.numel(), BLOCK):  # one block at a time stays in the processor's cache
+        piece = stretch[offset : offset + BLOCK]
+        noise = standard_normal(piece.numel(), seed=seed, name=name, start=start + offset)
+        wide = piece.to(exact)  # the piece itself unless it is narrower
+        wide.add_(noise.to(piece.device, exact), alpha=std)
+        if wide is not piece:
+            piece.copy_(wide)

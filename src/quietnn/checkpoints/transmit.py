@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from quietnn.channels.awgn import AWGN, Power, add_noise
+from quietnn.channels.awgn import AWGN, Power, add_noise_in_place
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Change, moments_of
@@ -70,6 +70,6 @@ def transmit_checkpoint(
 
 def _change(name: str, std: float, seed: int) -> Change:
     def change(values: Tensor, start: int) -> None:
-        values.copy_(add_noise(values, std, seed=seed, name=name, start=start))
+        add_noise_in_place(values, std, seed=seed, name=name, start=start)
 
     return change
