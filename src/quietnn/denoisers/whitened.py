@@ -28,8 +28,8 @@ class PosteriorSettings:
         blended: BatchNorm follows the weights, see `quietnn.denoisers.blended_norm`; otherwise its statistics stay.
     """
 
-    num_steps: int = 36
-    num_guard_steps: int = 10
+    num_steps: int = 32
+    num_guard_steps: int = 14
     step_size: float = 0.6
     prior: float = 0.1
     num_folds: int = 2
