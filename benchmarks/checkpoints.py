@@ -2,7 +2,8 @@
 
 A folder of safetensors shards is made, then copied and made durable, denoised and transmitted, again and again; every
 output is removed and the disk is quiet before the next one. Denoising runs in a process of its own: its peak resident
-memory is that of the whole process, its time is taken inside (without the import of torch) and outside (with it).
+memory is that of the whole process, its time is taken inside (without the import of torch) and outside (with it). The
+seconds of processor time tell what it would need on an idle machine, where the disk is the wall.
 This process imports neither torch nor quietnn, so that nothing of its memory is counted.
 """
 
@@ -46,9 +47,9 @@ DENOISE = """
 import sys, time
 from pathlib import Path
 from quietnn.checkpoints.denoise import denoise_checkpoint
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 denoise_checkpoint(Path(sys.argv[1]), Path(sys.argv[2]), noise_variance=1e-5, groups=sys.argv[3])
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - busy)
 """
 
 TRANSMIT = """
@@ -87,36 +88,25 @@ def main() -> None:
 
 
 def measure(folder: Path, dtype: str, num_bytes: int, repeats: int, transmits: int) -> None:
-    """Time one dtype and print what was found."""
+    """Time one dtype and print what was found; the first round only warms the cache."""
     source, out = folder / "source", folder / "out"
     child(MAKE, source, dtype, num_bytes)
     size = sum(path.stat().st_size for path in source.iterdir())
-    copies: list[float] = []
-    runs: dict[str, list[tuple[float, float, int]]] = {"whole": [], "layerwise": []}
-    for repeat in range(repeats + 1):
+    copies: list[tuple[float, float]] = []
+    runs: dict[str, list[tuple[float, float, float, int]]] = {"whole": [], "layerwise": []}
+    for _ in range(repeats + 1):
         quiet(out)
-        took = copy(source, out)
+        copies.append(copy(source, out))
         for groups, found in runs.items():
             quiet(out)
-            printed, wall, megabytes = child(DENOISE, source, out, groups)
-            if repeat:
-                found.append((float(printed), wall, megabytes))
-        if repeat:
-            copies.append(took)
-    copied = stats.median(copies)
+            printed, outside, megabytes = child(DENOISE, source, out, groups)
+            inside, busy = map(float, printed.split())
+            found.append((inside, busy, outside, megabytes))
     print(f"{dtype}, {size / 1e9:.2f} GB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, median of {repeats}")
-    print(f"  cp and fsync          {copied:6.2f} s  (each: {', '.join(f'{one:.2f}' for one in copies)})")
-    for groups, found in runs.items():
-        inside, wall = (stats.median(run[column] for run in found) for column in (0, 1))
-        memory = max(run[2] for run in found)
-        print(
-            f"  denoise, {groups:9s}    {inside:6.2f} s  {inside / copied:.2f} of cp "
-            f"({verdict(inside / copied, GOAL_RATIO)}), {wall:.2f} s with the start of Python and torch, "
-            f"peak {memory} MB ({verdict(memory, GOAL_MEGABYTES)})  (each: {', '.join(f'{r[0]:.2f}' for r in found)})"
-        )
+    report(copies[1:], {groups: found[1:] for groups, found in runs.items()})
     for _ in range(transmits):
         quiet(out)
-        printed, wall, megabytes = child(TRANSMIT, source, out, num_bytes // (4 if dtype == "float32" else 2))
+        printed, _outside, megabytes = child(TRANSMIT, source, out, num_bytes // (4 if dtype == "float32" else 2))
         took, alone = map(float, printed.split())
         print(
             f"  transmit              {took:6.2f} s  {took / alone:.2f} of drawing the noise alone on all cores "
@@ -124,6 +114,22 @@ def measure(folder: Path, dtype: str, num_bytes: int, repeats: int, transmits: i
         )
     shutil.rmtree(source)
     quiet(out)
+
+
+def report(copies: list[tuple[float, float]], runs: dict[str, list[tuple[float, float, float, int]]]) -> None:
+    """Print the medians, and every single time behind them."""
+    copied, busy = (stats.median(run[column] for run in copies) for column in (0, 1))
+    each = ", ".join(f"{took:.2f}" for took, _ in copies)
+    print(f"  cp and fsync          {copied:6.2f} s, {busy:.2f} s of processor  (each: {each})")
+    for groups, found in runs.items():
+        inside, busy, outside = (stats.median(run[column] for run in found) for column in (0, 1, 2))
+        memory = max(run[3] for run in found)
+        each = ", ".join(f"{run[0]:.2f}" for run in found)
+        print(
+            f"  denoise, {groups:9s}    {inside:6.2f} s, {busy:.2f} s of processor, {outside:.2f} s with the start of "
+            f"torch; {inside / copied:.2f} of cp ({verdict(inside / copied, GOAL_RATIO)}), peak {memory} MB "
+            f"({verdict(memory, GOAL_MEGABYTES)})  (each: {each})"
+        )
 
 
 def verdict(value: float, limit: float) -> str:
@@ -145,15 +151,15 @@ def child(program: str, *arguments: object) -> tuple[str, float, int]:
     return printed, time.perf_counter() - start, usage.ru_maxrss // 1024
 
 
-def copy(source: Path, out: Path) -> float:
-    """The time of `cp -r` and of fsync of every file and of the folder."""
-    start = time.perf_counter()
+def copy(source: Path, out: Path) -> tuple[float, float]:
+    """The time and the processor time of `cp -r` and of fsync of every file and of the folder."""
+    start, before = time.perf_counter(), sum(os.times()[:4])
     subprocess.run(["cp", "-r", str(source), str(out)], check=True)
     for path in (*out.iterdir(), out):
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, sum(os.times()[:4]) - before
 
 
 def quiet(out: Path) -> None:
