@@ -10,9 +10,9 @@ import typer
 def evaluate(
     task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
     weights: Annotated[Path | None, typer.Option(help="Other weights (sst2: a folder in transformers layout)")] = None,
-    num_examples: Annotated[int | None, typer.Option(help="A fixed subset of the test data [default: all]")] = None,
+    num_examples: Annotated[int | None, typer.Option(help="A fixed subset of the test data (default: all)")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Data folder [default: $QUIETNN_DATA, ~/.cache/quietnn]")
+        Path | None, typer.Option(help="Data folder (default: $QUIETNN_DATA, ~/.cache/quietnn)")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:

@@ -8,9 +8,9 @@ import typer
 
 def train(
     task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training data [default: the recipe's]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples per step [default: the recipe's]")] = None,
-    lr: Annotated[float | None, typer.Option(help="Peak learning rate [default: the recipe's]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training data (default: the recipe's)")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per step (default: the recipe's)")] = None,
+    lr: Annotated[float | None, typer.Option(help="Peak learning rate (default: the recipe's)")] = None,
     seed: Annotated[int, typer.Option(help="Fixes initial weights, order and augmentation")] = 0,
     progressive: Annotated[
         bool, typer.Option(help="CIFAR-10: begin with images of 16x16, then 24x24; end with 32x32")
@@ -19,12 +19,12 @@ def train(
         float | None, typer.Option(help="Images: train with noise at this WNR on the weights, to bear it later")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Data folder [default: $QUIETNN_DATA, ~/.cache/quietnn]")
+        Path | None, typer.Option(help="Data folder (default: $QUIETNN_DATA, ~/.cache/quietnn)")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Weights to write [default: where evaluate finds them]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Weights to write (default: where evaluate finds them)")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace weights that are there already")] = False,
     resume: Annotated[bool, typer.Option(help="Continue after a kill, or start over")] = True,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads [default: all]")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (default: all)")] = None,
 ) -> None:
     """Train a network, or fine-tune an encoder; kill it at any time and call again to resume."""
     from dataclasses import replace

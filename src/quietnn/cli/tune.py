@@ -21,7 +21,7 @@ def tune(
     with_beta: Annotated[bool, typer.Option(help="Search beta too (MMSE_pb), or leave it at zero (MMSE_p).")] = True,
     seed: Annotated[int, typer.Option(help="Which examples.")] = 0,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Data folder [default: $QUIETNN_DATA, ~/.cache/quietnn]")
+        Path | None, typer.Option(help="Data folder (default: $QUIETNN_DATA, ~/.cache/quietnn)")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
 ) -> None:
