@@ -1,5 +1,6 @@
 """The errors a user can cause. Each message names the value, the limit and the remedy."""
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -26,10 +27,21 @@ class MissingData(QuietnnError):
     """A data set, checkpoint or optional package that is not there, and where it was looked for."""
 
 
+def suggest(word: object, choices: Iterable[str]) -> str:
+    """The end of a message about a name that is not on a list: the nearest one, and all of them.
+
+    >>> suggest("centered", ["centred", "uncentred"])
+    "did you mean 'centred'? choose one of centred, uncentred"
+    """
+    names = [str(choice) for choice in choices]
+    near = difflib.get_close_matches(str(word), names, n=1)
+    return (f"did you mean {near[0]!r}? " if near else "") + f"choose one of {', '.join(names)}"
+
+
 def unknown_choice(kind: str, value: object, choices: Iterable[str]) -> InvalidConfig:
     """The error for a name that is not on a list.
 
-    >>> print(unknown_choice("form", "centered", ["centred", "uncentred"]))
-    form is 'centered'; choose one of centred, uncentred
+    >>> print(unknown_choice("form", "round", ["centred", "uncentred"]))
+    form is 'round'; choose one of centred, uncentred
     """
-    return InvalidConfig(f"{kind} is {value!r}; choose one of {', '.join(choices)}")
+    return InvalidConfig(f"{kind} is {value!r}; {suggest(value, choices)}")

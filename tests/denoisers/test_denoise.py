@@ -132,7 +132,7 @@ BAD = [
     ({"statistics": {"whole": WeightStatistics(0.0, -1.0, 1)}}, "weight_variance is -1.0; a variance must"),
     ({"noisy": ["token", "nowhere"]}, "'nowhere' is not a tensor of this model; its tensors are"),
     ({"noisy": []}, "no noisy parameter at all; check the model"),
-    ({"form": "central"}, "form is 'central'; choose one of"),
+    ({"form": "central"}, "form is 'central'; "),
 ]
 
 

@@ -1,7 +1,6 @@
 """Configurations: a frozen dataclass from a TOML file, with a clear word about every key that does not fit."""
 
 import dataclasses
-import difflib
 import tomllib
 import types
 import typing
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quietnn.errors import InvalidConfig, MissingData
+from quietnn.errors import InvalidConfig, MissingData, suggest
 
 Config = TypeVar("Config")
 
@@ -33,7 +32,7 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
     presets = values.pop("presets", {})
     if preset is not None:
         if preset not in presets:
-            raise InvalidConfig(f"{path} has no preset {preset!r}{_suggest(preset, presets)}")
+            raise InvalidConfig(f"{path} has no preset {preset!r}; {suggest(preset, presets)}")
         values |= presets[preset]
     for override in overrides:
         key, _, text = override.partition("=")
@@ -51,7 +50,7 @@ def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) 
     hints = typing.get_type_hints(kind)
     for key in values:
         if key not in fields:
-            raise InvalidConfig(f"{source}: unknown key {key!r}{_suggest(key, fields)}")
+            raise InvalidConfig(f"{source}: unknown key {key!r}; {suggest(key, fields)}")
     required = [
         name
         for name, field in fields.items()
@@ -70,12 +69,6 @@ def to_mapping(config: Any) -> dict[str, Any]:
     }
 
 
-def check_choice(value: str, choices: Sequence[str], name: str) -> None:
-    """Refuse a value that is not one of the choices, with the nearest of them."""
-    if value not in choices:
-        raise InvalidConfig(f"{name} is {value!r}{_suggest(value, choices)}")
-
-
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """The value in the type of the field; int is taken for float, a list for a tuple."""
     if isinstance(hint, types.UnionType):
@@ -91,11 +84,3 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise InvalidConfig(f"{where} is {value!r}; give a {hint.__name__}")
     return value
-
-
-def _suggest(word: str, choices: typing.Iterable[str]) -> str:
-    names = [str(choice) for choice in choices]
-    near = difflib.get_close_matches(word, names, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; choose one of {', '.join(names)}" if names else ""

@@ -12,8 +12,8 @@ from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.transmit import transmit
 from quietnn.denoisers.affine import Temperatures
-from quietnn.errors import InvalidConfig
-from quietnn.experiments.config import check_choice, to_mapping
+from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.experiments.config import to_mapping
 from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
 from quietnn.records import Record
 from quietnn.targets import noisy_weights
@@ -80,13 +80,19 @@ class NoisyInference:
     def __post_init__(self) -> None:
         """Refuse a configuration that could not run to its end."""
         for method in self.methods:
-            check_choice(method, list(METHODS), "method")
-        check_choice(self.search, SEARCHES, "search")
-        for name in ("criterion", "layerwise_criterion"):
-            check_choice(getattr(self, name), list(Criterion), name)
-        check_choice(self.power, list(Power), "power")
-        check_choice(self.form, list(Form), "form")
-        check_choice(self.statistics, ("received", "clean"), "statistics")
+            if method not in METHODS:
+                raise unknown_choice("method", method, METHODS)
+        if self.search not in SEARCHES:
+            raise unknown_choice("search", self.search, SEARCHES)
+        if self.statistics not in ("received", "clean"):
+            raise unknown_choice("statistics", self.statistics, ("received", "clean"))
+        for kind, value in (
+            (Criterion, self.criterion),
+            (Criterion, self.layerwise_criterion),
+            (Power, self.power),
+            (Form, self.form),
+        ):
+            kind(value)
         for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")

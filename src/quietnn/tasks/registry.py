@@ -1,9 +1,8 @@
 """The named tasks."""
 
-import difflib
 from pathlib import Path
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import unknown_choice
 from quietnn.tasks.base import Task
 from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
@@ -24,9 +23,7 @@ def split_name(name: str) -> tuple[str, str]:
     family, _, member = name.partition("/")
     known = name == "digits" or (family == "cifar10" and member in IMAGE_MODELS) or (family == "sst2" and member)
     if not known:
-        close = difflib.get_close_matches(name, TASK_NAMES, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise InvalidConfig(f"there is no task {name!r}; {hint}known: {', '.join(TASK_NAMES[:-1])}, sst2/<encoder>")
+        raise unknown_choice("task", name, (*TASK_NAMES[:-1], "sst2/<encoder>"))
     return family, member
 
 
