@@ -240,7 +240,9 @@ def test_what_is_no_number(value: float) -> None:
 
 
 def test_an_unknown_form() -> None:
-    with pytest.raises(InvalidConfig, match=r"form is 'centered'; did you mean 'centred'\? choose one of centred, uncentred, zero-mean"):
+    with pytest.raises(
+        InvalidConfig, match=r"form is 'centered'; did you mean 'centred'\? choose one of centred, uncentred, zero-mean"
+    ):
         affine_coefficients(0.0, 0.0, weight_variance=1.0, noise_variance=1.0, form="centered")
 
 

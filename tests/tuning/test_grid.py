@@ -79,7 +79,10 @@ def test_an_empty_grid() -> None:
 
 
 def test_an_unknown_criterion() -> None:
-    with pytest.raises(InvalidConfig, match=r"criterion is 'accurcy'; did you mean 'accuracy'\? choose one of accuracy, accuracy-only, loss"):
+    with pytest.raises(
+        InvalidConfig,
+        match=r"criterion is 'accurcy'; did you mean 'accuracy'\? choose one of accuracy, accuracy-only, loss",
+    ):
         search_grid(score_past_pole, product_grid([0.5], [0.0]), criterion="accurcy")
 
 
