@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -13,6 +14,16 @@ def test_the_snippets_run_one_after_another() -> None:
     assert len(snippets) >= 2
     for snippet in snippets:
         exec(compile(snippet, "README.md", "exec"), namespace)
+
+
+def test_the_first_snippet_repairs_what_it_says_it_repairs() -> None:
+    namespace: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0], namespace)
+    task = namespace["task"]
+    before, after = (
+        task.evaluate(namespace[name], task.test_examples(None)).accuracy for name in ("noisy", "estimate")
+    )
+    assert f"from {100 * before:.0f} % to {100 * after:.0f} %" in README
 
 
 def test_every_file_it_names_exists() -> None:

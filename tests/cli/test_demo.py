@@ -30,7 +30,7 @@ def test_the_demo_leaves_records_figures_and_a_page_and_prints_its_tables(
     sweep(small, tmp_path, engine="inline")
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert len(records.read(tmp_path / "records.jsonl")) == 2 * 2 * 6 + 1
+    assert len(records.read(tmp_path / "records.jsonl")) == 2 * 2 * len(small.methods) + 1
     for name in ("accuracy.png", "accuracy.svg", "surface.png", "layers.png", "summary.md", "report.html"):
         assert (tmp_path / name).stat().st_size > 0
     assert "MMSE" in result.output

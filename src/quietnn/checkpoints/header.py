@@ -127,9 +127,13 @@ def _check_length(path: Path, size: int, num_read: int, length: int) -> None:
     if size == 0:
         raise InvalidWeights(told + "it is empty; fetch or save it again")
     if num_read < 8:
-        raise InvalidWeights(told + f"it has {size} bytes where the header's length alone takes 8")
+        raise InvalidWeights(
+            told + f"it has {size} bytes where the header's length alone takes 8; fetch or save it again"
+        )
     if length > MAX_HEADER_BYTES:
-        raise InvalidWeights(told + f"its header claims {length} bytes, the limit is {MAX_HEADER_BYTES}")
+        raise InvalidWeights(
+            told + f"its header claims {length} bytes, the limit is {MAX_HEADER_BYTES}; fetch or save it again"
+        )
     if length > size - 8:
         raise InvalidWeights(
             told + f"its header claims {length} bytes and only {size - 8} follow; it was cut short, fetch it again"

@@ -1,11 +1,13 @@
 """Gather the verbs into one command and turn a `QuietnnError` into a message and exit code 2."""
 
 import sys
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from quietnn import __version__
 from quietnn.cli.analyze import analyze
 from quietnn.cli.demo import demo
 from quietnn.cli.denoise import denoise
@@ -30,13 +32,27 @@ for verb in (demo, analyze, evaluate, gaussianity, sweep, theory, train, inspect
     app.command()(verb)
 
 
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    """Repair neural networks whose weights arrived with noise on them."""
+    if show:
+        typer.echo(f"quietnn {__version__}")
+        raise typer.Exit
+
+
 def main() -> None:
     """Run the command line."""
     try:
         app()
     except QuietnnError as error:
-        Console(stderr=True).print("[bold red]error:[/]", escape(str(error)), highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}; choose another place, or mend its permissions")
+
+
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True).print("[bold red]error:[/]", escape(message), highlight=False, soft_wrap=True)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

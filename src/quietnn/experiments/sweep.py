@@ -50,14 +50,16 @@ def sweep(
     wanted = {key for unit in units for key in unit.keys()}  # noqa: SIM118
     done = {key_of(record) for record in have}
     missing = [rest for unit in units if (rest := unit.without(done)).methods]
-    _write_config(config, folder)
     if not missing:
         return have
+    num_before = len(have)
     make_worker = partial(config.worker, data_dir)
     for record in run_units(
         engine, make_worker, missing, num_workers=num_workers, num_threads=num_threads, address=address
     ):
         if key_of(record) not in done:
+            if len(have) == num_before:
+                _write_config(config, folder)
             records.append(path, [record])
             done.add(key_of(record))
             have.append(record)

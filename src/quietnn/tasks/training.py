@@ -59,7 +59,7 @@ class ImageRecipe:
         """Refuse numbers that cannot train anything."""
         for name in ("num_epochs", "batch_size", "peak_lr"):
             if not getattr(self, name) > 0:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0")
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0, give a positive number")
         if not 0.0 <= self.warmup < 1.0:
             raise InvalidConfig(f"warmup is {self.warmup}; it is a fraction of the run, from 0 up to 1")
 

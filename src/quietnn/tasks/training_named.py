@@ -21,6 +21,7 @@ from quietnn.tasks.normalisation import CIFAR10, METADATA_KEY
 from quietnn.tasks.registry import split_name
 from quietnn.tasks.sst2 import load_sst2
 from quietnn.tasks.training import ImageRecipe, train_classifier
+from quietnn.tasks.training_state import forget_states
 from quietnn.tasks.weights_file import write_weights
 
 PROGRESSIVE = ((16, 0.38), (24, 0.67))
@@ -93,6 +94,7 @@ def train_task(
     else:
         weights = train_digits(run_dir, recipe=recipe, resume=resume, on_progress=on_progress)
         write_weights(target, weights, metadata={"task": name, "recipe": json.dumps(asdict(recipe))})
+    forget_states(run_dir)  # nothing is left to resume, and another recipe may follow
     return target
 
 

@@ -10,6 +10,7 @@ where `m` is the centre of the population compensator. With `eta = sigma_w^2 / s
 
 import math
 from enum import StrEnum
+from numbers import Real
 
 from quietnn.errors import InfeasibleTemperatures, QuietnnError, unknown_choice
 from quietnn.units import db_to_ratio, ratio_to_db
@@ -138,8 +139,10 @@ def region(lambda_prime: float, *, weight_variance: float, noise_variance: float
 
 def check_variance(variance: float, name: str) -> None:
     """Refuse a variance that is negative or not finite."""
-    if not 0 <= variance < math.inf:
-        raise QuietnnError(f"{name} is {variance}; a variance must be finite and not negative")
+    if not (isinstance(variance, Real) and 0 <= variance < math.inf):
+        raise QuietnnError(
+            f"{name} is {variance!r}; a variance must be finite and not negative, give a number such as 1e-4"
+        )
 
 
 def check_lambda_prime(lambda_prime: float, *, weight_variance: float, noise_variance: float) -> None:
