@@ -6,6 +6,7 @@ from typing import Any
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
+from quietnn.reports.figures import save_figure, settle
 
 _STYLE: Any = {
     "font.size": 9.0,
@@ -33,17 +34,10 @@ def draw_theory_figures(records: Sequence[Record], directory: Path) -> list[Path
     """
     import matplotlib as mpl
 
-    written = []
-    directory.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
     with mpl.rc_context(_STYLE):
         for name, draw in FIGURES.items():
-            figure = draw(records)
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # laid out once, not again for every file
-            for suffix in ("png", "svg"):
-                path = directory / f"{name}.{suffix}"
-                _save(figure, path)
-                written.append(path)
+            written += save_figure(settle(draw(records)), directory / name)
     return written
 
 
@@ -243,11 +237,3 @@ def _one(records: Sequence[Record], **wanted: Any) -> Record:
 
 def _nearest(axis: Sequence[float], value: float) -> int:
     return min(range(len(axis)), key=lambda index: abs(axis[index] - value))
-
-
-def _save(figure: Any, path: Path) -> None:
-    """Write beside, then rename: a reader never sees half a figure."""
-    part = path.with_name(f".{path.name}.part")
-    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    figure.savefig(part, format=path.suffix[1:], dpi=160, metadata=metadata)
-    part.replace(path)
