@@ -1,0 +1,1 @@
+"""Noisy training: devices train one network together, and their updates meet on the air."""

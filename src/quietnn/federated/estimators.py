@@ -1,0 +1,149 @@
+"""How a server estimates the sum of the updates from what it received."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from quietnn.denoisers.affine import AffineDenoiser, Temperatures, denoiser_for
+from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.records import Record
+from quietnn.tuning.coarse_to_fine import coarse_to_fine
+from quietnn.tuning.layerwise import search_layerwise, start_from
+from quietnn.tuning.score import Score
+from quietnn.tuning.steps import Scale
+from quietnn.weights import Weights, WeightStatistics
+
+Memory = Mapping[str, Tensor]
+"""What an estimator carries from round to round: plain tensors by name, saved with every checkpoint."""
+
+NO_MEMORY: Memory = {}
+
+
+@dataclass(frozen=True)
+class ReceivedSum:
+    """What a server holds when it estimates the sum of a round.
+
+    Attributes:
+        total: `r`, the noisy sum by tensor name.
+        noise_variance: `sigma_z^2`.
+        weights: the same tensors of the global network that the devices started from.
+        num_devices: how many updates are in the sum.
+        round_number: counted from 0.
+        score: an estimate of the sum to the score of the network it leads to, on the server's validation examples.
+        oracle: the same on test examples, for estimators that are labelled oracle and for nothing else.
+        told: statistics of the clean sum by grouping and group, where the devices tell them.
+    """
+
+    total: Weights
+    noise_variance: float
+    weights: Weights
+    num_devices: int
+    round_number: int
+    score: Callable[[Weights], Score] | None = None
+    oracle: Callable[[Weights], Score] | None = None
+    told: Mapping[str, Mapping[str, WeightStatistics]] | None = None
+
+    def reception(self, groups: str) -> Reception:
+        """The sum in its groups, with statistics told or estimated from what was received."""
+        told = None if self.told is None else self.told[groups]
+        return Reception.of(self.total, self.noise_variance, groups=groups, statistics=told)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of the sum, what to carry to the next round, and what to write down."""
+
+    total: dict[str, Tensor]
+    memory: Memory = field(default_factory=dict)
+    notes: Record = field(default_factory=dict)
+
+
+class Estimator(Protocol):
+    """A rule for one round. It holds no state; what it remembers goes through `memory`."""
+
+    def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
+        """Estimate the sum of the updates."""
+        ...
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The family with the same temperatures in every round: `theta r + rho` (eq. 13).
+
+    `Affine(ML)` takes the sum as it came; `Affine(MMSE)` is the MMSE estimate, per layer with `groups="layerwise"`: a
+    closed form, no search. Where the noise is so strong that the temperatures lie past the pole, the round is taken as
+    it came, and a note says so.
+    """
+
+    temperatures: Temperatures
+    groups: str = "whole"
+
+    def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
+        """Denoise each group with its own statistics."""
+        reception = received.reception(self.groups)
+        denoisers, infeasible = {}, 0
+        for group in reception.groups:
+            try:
+                denoisers[group] = _denoiser(reception, group, self.temperatures)
+            except InfeasibleTemperatures:
+                denoisers[group], infeasible = AffineDenoiser(1.0, 0.0), infeasible + 1
+        notes: Record = {"theta": _mean_theta(reception, denoisers)} | (
+            {"infeasible": infeasible} if infeasible else {}
+        )
+        return Estimate(reception.estimate(denoisers), notes=notes)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Temperatures searched anew in every round, by the score of the network they lead to (the paper's scheme).
+
+    Attributes:
+        with_beta: search `beta` too (MMSE_pb), or leave it at zero (MMSE_p).
+        groups: `"whole"`, or `"layerwise"` for a coordinate search after the whole one.
+        oracle: score on test examples instead of validation examples.
+    """
+
+    with_beta: bool = True
+    groups: str = "whole"
+    oracle: bool = False
+
+    def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
+        """Search, then denoise with the winner."""
+        judge = received.oracle if self.oracle else received.score
+        if judge is None:
+            raise InvalidConfig(
+                "this scheme searches temperatures every round and needs a score to search by; give one"
+            )
+        whole = received.reception("whole")
+        scale = Scale(whole.statistics["whole"], received.noise_variance)
+        best = coarse_to_fine(_scorer(judge, whole), scale, with_beta=self.with_beta)
+        num_scores, chosen = len(best.trials), best.temperatures
+        notes: Record = {"lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "theta": scale.theta(chosen)}
+        if self.groups == "whole":
+            return Estimate(whole.estimate(whole.denoisers(chosen)), notes=notes | {"num_scores": num_scores})
+        layers = received.reception(self.groups)
+        found = search_layerwise(
+            _scorer(judge, layers), layers, start_from(chosen, scale, layers), with_beta=self.with_beta
+        )
+        denoisers = layers.denoisers(found.temperatures)
+        notes = {"theta": _mean_theta(layers, denoisers), "num_scores": num_scores + len(found.trials)}
+        return Estimate(layers.estimate(denoisers), notes=notes)
+
+
+def _scorer(
+    judge: Callable[[Weights], Score], reception: Reception
+) -> Callable[[Temperatures | GroupTemperatures], Score]:
+    return lambda temperatures: judge(reception.estimate(reception.denoisers(temperatures)))
+
+
+def _denoiser(reception: Reception, group: str, temperatures: Temperatures) -> AffineDenoiser:
+    return denoiser_for(temperatures, reception.statistics[group], reception.noise_variance, form=reception.form)
+
+
+def _mean_theta(reception: Reception, denoisers: Mapping[str, AffineDenoiser]) -> float:
+    """The mean multiplier over the weights, as one number for the records."""
+    sizes = {group: sum(reception.weights[name].numel() for name in reception.groups[group]) for group in denoisers}
+    return sum(denoisers[group].theta * size for group, size in sizes.items()) / sum(sizes.values())
