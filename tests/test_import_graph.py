@@ -16,6 +16,7 @@ ORDER = (
     "records",
     "theory",
     "weights",
+    "noise",
     "targets",
     "channels",
     "denoisers",

@@ -15,6 +15,7 @@ from quietnn.calibration.report import CalibratedLayer, CalibrationReport
 from quietnn.calibration.shift import carried
 from quietnn.calibration.visit import Arrival, Feeder, Inputs, Visit, visit_batch_norms
 from quietnn.errors import InvalidWeights
+from quietnn.noise import NoiseVariance
 from quietnn.weights import NORMALISATION_TYPES, Partition
 
 
@@ -22,7 +23,7 @@ def calibrate(
     model: nn.Module,
     inputs: Inputs,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
     balanced_classes: bool = False,
@@ -41,7 +42,7 @@ def calibrate(
         model: the network as received, or denoised; its BatchNorms hold the clean statistics.
         inputs: at least two inputs of the kind the network is for, about 100 if you can: a tensor, or a dict of
             tensors passed by keyword. All go through the network at once.
-        noise_variance: `sigma_z^2`, the variance of the noise on every weight as it came.
+        noise_variance: `sigma_z^2`, the variance of the noise on every weight as it came; or by tensor or group name.
         denoisers: the affine maps that were applied to the weights since, one for all or one by group.
         groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
         balanced_classes: say that all classes are about equally common among the inputs; then the last layer's bias
@@ -80,7 +81,7 @@ def calibrate_with_report(
     model: nn.Module,
     inputs: Inputs,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
     balanced_classes: bool = False,

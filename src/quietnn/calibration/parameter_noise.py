@@ -7,8 +7,8 @@ from torch import nn
 
 from quietnn.denoisers.affine import AffineDenoiser
 from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
 from quietnn.targets import noisy_weights
-from quietnn.theory.family import check_variance
 from quietnn.weights import NORMALISATION_TYPES, Partition, check_weights, partition
 
 Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
@@ -35,7 +35,7 @@ CLEAN = ParameterNoise()
 
 def parameter_noise(
     model: nn.Module,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     *,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
@@ -44,13 +44,17 @@ def parameter_noise(
 ) -> dict[int, ParameterNoise]:
     """The noise on each parameter of a module, by `id(parameter)`; those that are not listed are clean.
 
+    A parameter whose weights differ in their noise counts with its mean.
+
     Raises:
         QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
     """
-    check_variance(noise_variance, "noise_variance")
     weights = noisy_weights(model, noisy=noisy, normalisation=normalisation)
     check_weights(weights)
     chosen = partition(tuple(weights), groups)
+    noise = noise_by_tensor(noise_variance, weights, chosen)
+    if noise is None:
+        noise = dict.fromkeys(weights, one_variance(noise_variance))
     if denoisers is None:
         denoisers = AffineDenoiser(1.0, 0.0)
     if isinstance(denoisers, AffineDenoiser):
@@ -61,7 +65,7 @@ def parameter_noise(
     parameters = dict(model.named_parameters(remove_duplicate=False))
     return {
         id(parameters[name]): ParameterNoise(
-            denoisers[group].theta, denoisers[group].rho, denoisers[group].theta ** 2 * noise_variance
+            denoisers[group].theta, denoisers[group].rho, denoisers[group].theta ** 2 * mean_of(noise[name])
         )
         for group, members in chosen.items()
         for name in members

@@ -1,7 +1,7 @@
 """The paper's denoisers: one affine map per group, four names for it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -29,12 +29,22 @@ MMSE = Temperatures(0.0, 0.0)
 class AffineDenoiser:
     """The map `w_hat = theta r + rho` of one group.
 
+    Attributes:
+        theta: the multiplier; where the noise differs within the group, that at its mean.
+        rho: the offset; the same.
+        members: the map of each tensor by name, where the noise differs within the group.
+
     >>> AffineDenoiser(theta=0.5, rho=1.0)(torch.tensor([2.0, 4.0]))
     tensor([2., 3.])
     """
 
     theta: float
     rho: float
+    members: "Mapping[str, TensorMap] | None" = field(default=None, repr=False, compare=False)
+
+    def on(self, name: str) -> "TensorMap":
+        """The map of one tensor of the group."""
+        return self if self.members is None else self.members[name]
 
     @property
     def is_identity(self) -> bool:
@@ -59,6 +69,10 @@ class AffineDenoiser:
         for source, sink in zip(torch.split(received.view(-1), _CHUNK), torch.split(out.view(-1), _CHUNK), strict=True):
             sink.copy_(source.float().mul_(self.theta).add_(self.rho))
         return out
+
+
+TensorMap = Callable[[Tensor, Tensor | None], Tensor]
+"""Denoises one tensor, into another if given."""
 
 
 def denoiser_for(

@@ -7,6 +7,7 @@ from torch import nn
 from quietnn.denoisers.affine import METHODS, AffineDenoiser, Temperatures
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
 from quietnn.targets import Target, noisy_weights, with_weights
 from quietnn.theory.family import Form
 from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
@@ -15,7 +16,7 @@ from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
 def denoise(
     target: Target,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     method: str = "mmse",
     groups: str | Partition = "whole",
     lambda_prime: float | None = None,
@@ -31,7 +32,8 @@ def denoise(
 
     Args:
         target: a module, a state dict or a tensor; its normalisation layers are left alone.
-        noise_variance: `sigma_z^2`, the variance of the noise on every weight.
+        noise_variance: `sigma_z^2`, the variance of the noise on every weight; or by tensor or group name, each a
+            number or a tensor with one value a channel or a weight.
         method: `"ml"`, `"mmse"`, `"mmse_p"` (give `lambda_prime`) or `"mmse_pb"` (give `beta` too).
         groups: `"whole"`, `"layerwise"`, or the tensor names of each group.
         lambda_prime: the population compensator, `0 <= lambda' < 1 + eta`; 0 is MMSE, 1 is ML.

@@ -20,6 +20,7 @@ from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.evidence import Calibrate, Loss, Scratch, folds
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, Whitened, maximise
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Partition, Weights, WeightStatistics
 
@@ -52,7 +53,7 @@ def posterior(
     loss: Loss,
     num_examples: int,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     groups: str | Partition = "layerwise",
     statistics: Mapping[str, WeightStatistics] | None = None,
     centre: Temperatures | GroupTemperatures | None = None,
@@ -71,7 +72,7 @@ def posterior(
         model: the network as received; it stays as it is.
         loss: mean loss of the examples at some positions, see `Loss` and `classification_loss`.
         num_examples: how many examples the loss can address.
-        noise_variance: `sigma_z^2`.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or group name.
         groups: the groups that have a prior of their own.
         statistics: prior of each group; estimated from the received weights when not given.
         centre: temperatures of the estimate that the Gaussian is centred on and the steps start from. When not given,
@@ -87,7 +88,7 @@ def posterior(
     received = noisy_weights(model, normalisation=normalisation)
     reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
     splits = folds(num_examples, settings.num_folds, seed=seed)
-    if noise_variance == 0:
+    if reception.noise_variance == 0:
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
     everything = torch.arange(num_examples)
@@ -130,5 +131,5 @@ def _centres(
         return {"centre": reception.estimate(reception.denoisers(centre))}
     if scratch.follows:
         return {}  # BatchNorm undoes a layer's scale; all that MMSE would shrink is the confidence of the head
-    whole = Reception.of(reception.weights, reception.noise_variance)
+    whole = Reception.of(reception.weights, reception.noise_variance if reception.noise is None else reception.noise)
     return {"mmse": whole.estimate(whole.denoisers(MMSE))}

@@ -1,14 +1,16 @@
 """What a receiver knows: the noisy weights in their groups, the noise, and the statistics it can tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from quietnn.denoisers.affine import AffineDenoiser, Temperatures, denoiser_for
+from quietnn.denoisers.heteroscedastic import statistics_under, weightwise_map
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
-from quietnn.theory.family import Form, check_variance
+from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
+from quietnn.theory.family import Form
 from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
 
 GroupTemperatures = Mapping[str, Temperatures]
@@ -21,10 +23,11 @@ class Reception:
 
     Attributes:
         weights: `r`, by tensor name.
-        noise_variance: `sigma_z^2`, one for the whole model.
+        noise_variance: `sigma_z^2`, one for the whole model; where it differs, that of an average weight.
         groups: the tensor names of each group.
         statistics: `mu_w` and `sigma_w^2` of each group.
         form: how the prior mean enters (see `Form`).
+        noise: `sigma_z^2` by tensor, each a number or one value a weight, where it is not the same for all.
     """
 
     weights: Weights
@@ -32,31 +35,41 @@ class Reception:
     groups: Partition
     statistics: Mapping[str, WeightStatistics]
     form: Form = Form.CENTRED
+    noise: Mapping[str, TensorNoise] | None = None
 
     @classmethod
     def of(
         cls,
         weights: Weights,
-        noise_variance: float,
+        noise_variance: NoiseVariance,
         *,
         groups: str | Partition = "whole",
         statistics: Mapping[str, WeightStatistics] | None = None,
         form: Form | str = Form.CENTRED,
     ) -> "Reception":
         """Check the weights, group them, and estimate what is not given from what was received."""
-        check_variance(noise_variance, "noise_variance")
         form = Form(form)
         chosen = partition(tuple(weights), groups)
+        noise = noise_by_tensor(noise_variance, weights, chosen)
         check_weights(weights)
+        mean = one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
         if statistics is None:
             statistics = {
-                group: WeightStatistics.from_received((weights[name] for name in members), noise_variance)
+                group: WeightStatistics.from_received((weights[name] for name in members), mean)
+                if noise is None
+                else statistics_under((weights[name] for name in members), [noise[name] for name in members])
                 for group, members in chosen.items()
             }
         missing = [group for group in chosen if group not in statistics]
         if missing:
             raise InvalidConfig(f"no statistics for group {missing[0]!r}; the groups are {', '.join(chosen)}")
-        return cls(weights, noise_variance, chosen, statistics, form)
+        return cls(weights, mean, chosen, statistics, form, noise)
+
+    def group_noise(self, group: str) -> float:
+        """The noise variance of an average weight of a group."""
+        if self.noise is None:
+            return self.noise_variance
+        return mean_noise(self.noise, self.weights, self.groups[group])
 
     def denoisers(self, temperatures: Temperatures | GroupTemperatures) -> dict[str, AffineDenoiser]:
         """The affine map of each group, for one pair of temperatures or one pair per group.
@@ -72,8 +85,16 @@ class Reception:
         return {group: self._denoiser(group, temperatures[group]) for group in self.groups}
 
     def _denoiser(self, group: str, temperatures: Temperatures) -> AffineDenoiser:
+        statistics = self.statistics[group]
         try:
-            return denoiser_for(temperatures, self.statistics[group], self.noise_variance, form=self.form)
+            denoiser = denoiser_for(temperatures, statistics, self.group_noise(group), form=self.form)
+            if self.noise is None:
+                return denoiser
+            members = {
+                name: weightwise_map(temperatures, statistics, self.noise[name], form=self.form)
+                for name in self.groups[group]
+            }
+            return replace(denoiser, members=members)
         except InfeasibleTemperatures as error:
             raise InfeasibleTemperatures(f"group {group!r}: {error}") from error
 
@@ -81,7 +102,7 @@ class Reception:
         """The denoised weights, written into the tensors of `out` if given."""
         out = {name: torch.empty_like(tensor) for name, tensor in self.weights.items()} if out is None else out
         return {
-            name: denoisers[group](self.weights[name], out=out[name])
+            name: denoisers[group].on(name)(self.weights[name], out[name])
             for group, members in self.groups.items()
             for name in members
         }

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quietnn.denoisers.affine import mmse
+from quietnn.denoisers.affine import MMSE, mmse
 from quietnn.denoisers.descent import descend
 from quietnn.denoisers.evidence import Scratch
+from quietnn.denoisers.heteroscedastic import weightwise_map
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InvalidConfig
+from quietnn.noise import TensorNoise
 from quietnn.weights import Weights
 
 
@@ -54,22 +56,31 @@ class Whitened:
     """The Gaussian part of the posterior: `w = centre + spread u`, `u ~ N(0, 1)`, tensor by tensor."""
 
     centre: Weights
-    spread: Mapping[str, float]
+    spread: Mapping[str, TensorNoise]
 
     @classmethod
     def of(cls, reception: Reception, centre: Weights) -> "Whitened":
         """The spread of `p(w | r)` about a centre; a group without signal has none and stays."""
-        spread = {}
+        spread: dict[str, TensorNoise] = {}
         for group, members in reception.groups.items():
             theta = mmse(reception.statistics[group], reception.noise_variance).theta
             # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
             spread.update(dict.fromkeys(members, math.sqrt(theta * reception.noise_variance)))
+            if reception.noise is not None:
+                for name in members:
+                    own = weightwise_map(MMSE, reception.statistics[group], reception.noise[name]).theta
+                    squared = own * reception.noise[name]
+                    spread[name] = squared.sqrt().to(centre[name]) if isinstance(squared, Tensor) else squared**0.5
         return cls(centre, spread)
 
     @torch.no_grad()
     def weights(self, u: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights at `u`."""
-        return {name: torch.add(centre, u[name], alpha=self.spread[name]) for name, centre in self.centre.items()}
+        return {name: _moved(centre, u[name], self.spread[name]) for name, centre in self.centre.items()}
+
+
+def _moved(centre: Tensor, u: Tensor, spread: TensorNoise) -> Tensor:
+    return torch.addcmul(centre, u, spread) if isinstance(spread, Tensor) else torch.add(centre, u, alpha=spread)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def start_from(temperatures: Temperatures, whole: Scale, reception: Reception) -
 
 def scales(reception: Reception) -> dict[str, Scale]:
     """The scale of each group's steps."""
-    return {group: Scale(reception.statistics[group], reception.noise_variance) for group in reception.groups}
+    return {group: Scale(reception.statistics[group], reception.group_noise(group)) for group in reception.groups}
 
 
 def search_layerwise(
