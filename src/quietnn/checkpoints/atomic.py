@@ -56,7 +56,7 @@ def replacing_file(out: Path) -> Iterator[Path]:
     with _beside(out, folder=False) as partial:
         yield partial
         partial.replace(out)
-        sync_folder(out.absolute().parent)
+        sync(out.absolute().parent)
 
 
 @contextmanager
@@ -65,17 +65,17 @@ def replacing_folder(out: Path) -> Iterator[Path]:
     with _beside(out, folder=True) as partial:
         yield partial
         for folder in {partial, *(path.parent for path in partial.rglob("*"))}:
-            sync_folder(folder)
+            sync(folder)
         if out.is_dir() and any(out.iterdir()):
             _exchange(partial, out)
         else:
             partial.rename(out)
-        sync_folder(out.absolute().parent)
+        sync(out.absolute().parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file's content, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

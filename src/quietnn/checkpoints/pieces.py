@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from quietnn.checkpoints.header import Entry, Header
+from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidWeights
 
 TORCH_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -34,9 +35,13 @@ class Piece:
     begin: int
     num_bytes: int
 
-    def values(self, buffer: Tensor) -> Tensor:
-        """The piece's values in a buffer of bytes that begins with them."""
-        return buffer[: self.num_bytes].view(self.dtype)
+    def within(self, buffer: Tensor, place: int = 0) -> Tensor:
+        """Room for its bytes in a buffer, at the same place of a page as in a file when they are written to `place`.
+
+        A tensor that begins at no multiple of its own values' size cannot, and lies at the start of the buffer.
+        """
+        begin = place % PAGE if place % self.dtype.itemsize == 0 else 0
+        return buffer[begin : begin + self.num_bytes]
 
 
 def pieces_of(header: Header, chunk: int, names: frozenset[str] | None = None) -> Iterator[Piece]:
@@ -67,9 +72,9 @@ def reading(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_into(buffer: Tensor, descriptor: int, offset: int, num_bytes: int, *, path: Path) -> None:
-    """Fill the first bytes of a buffer from a file."""
-    view = buffer.numpy().data[:num_bytes]
+def read_into(stretch: Tensor, descriptor: int, offset: int, *, path: Path) -> None:
+    """Fill a flat tensor of bytes from a file."""
+    view = stretch.numpy().data
     while view:
         try:
             num_read = os.preadv(descriptor, [view], offset)
@@ -78,10 +83,3 @@ def read_into(buffer: Tensor, descriptor: int, offset: int, num_bytes: int, *, p
         if num_read == 0:
             raise InvalidWeights(f"{path} became shorter while it was read; run again once it is whole")
         view, offset = view[num_read:], offset + num_read
-
-
-def write_all(view: memoryview, descriptor: int, offset: int) -> None:
-    """Write all bytes to a place in a file; the system may take them in several goes."""
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written

@@ -1,6 +1,5 @@
 """A safetensors model of any size: two passes, a few megabytes of memory, the disk as the only limit."""
 
-import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,14 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import replacing_file, replacing_folder
+from quietnn.checkpoints.atomic import replacing_file, replacing_folder, sync
 from quietnn.checkpoints.base import Change, Look
 from quietnn.checkpoints.folder import Shard, all_entries, find_shards
 from quietnn.checkpoints.header import Entry, encode_header
-from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading, write_all
+from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading
 from quietnn.checkpoints.provenance import Step, history, with_step
+from quietnn.checkpoints.sink import Sink
 from quietnn.checkpoints.workers import Streaming, run
-from quietnn.checkpoints.writeback import start_writing
 from quietnn.errors import InvalidWeights
 
 
@@ -81,9 +80,9 @@ class StreamedCheckpoint:
             with reading(shard.path) as source:
 
                 def work(piece: Piece, buffer: Tensor, shard: Shard = shard, source: int = source) -> None:
-                    offset = shard.header.data_start + piece.begin
-                    read_into(buffer, source, offset, piece.num_bytes, path=shard.path)
-                    look(piece.name, piece.values(buffer), piece.start)
+                    stretch = piece.within(buffer)
+                    read_into(stretch, source, shard.header.data_start + piece.begin, path=shard.path)
+                    look(piece.name, stretch.view(piece.dtype), piece.start)
                     streaming.on_progress(piece.num_bytes)
 
                 run(pieces_of(shard.header, streaming.chunk_values, wanted), work, streaming)
@@ -102,25 +101,26 @@ class StreamedCheckpoint:
                     flusher.later(_write_shard(shard, target, changes, step, streaming))
 
 
-def _write_shard(shard: Shard, target: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> int:
-    """Write one shard and return its descriptor, still to be made durable."""
+def _write_shard(shard: Shard, target: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> Sink:
+    """Write one shard; what it returns is still to be finished."""
     header = encode_header(shard.header, with_step(shard.header.metadata, step))
-    sink = os.open(target, os.O_RDWR | os.O_CREAT, 0o666)
+    sink = Sink(target, len(header) + shard.header.data_size)
     try:
-        write_all(memoryview(header), sink, 0)
+        sink.write_bytes(header, 0)
         with reading(shard.path) as source:
 
             def work(piece: Piece, buffer: Tensor) -> None:
-                read_into(buffer, source, shard.header.data_start + piece.begin, piece.num_bytes, path=shard.path)
+                place = len(header) + piece.begin
+                stretch = piece.within(buffer, place)
+                read_into(stretch, source, shard.header.data_start + piece.begin, path=shard.path)
                 if piece.name in changes:
-                    changes[piece.name](piece.values(buffer), piece.start)
-                write_all(buffer.numpy().data[: piece.num_bytes], sink, len(header) + piece.begin)
-                start_writing(sink, len(header) + piece.begin, piece.num_bytes)
+                    changes[piece.name](stretch.view(piece.dtype), piece.start)
+                sink.write(stretch, place)
                 streaming.on_progress(piece.num_bytes)
 
             run(pieces_of(shard.header, streaming.chunk_values), work, streaming)
     except BaseException:
-        os.close(sink)
+        sink.close()
         raise
     return sink
 
@@ -133,22 +133,15 @@ class _Flusher:
         self._pending: list[Future[None]] = []
         return self
 
-    def later(self, descriptor: int) -> None:
-        """Fsync and close a file soon."""
-        self._pending.append(self._executor.submit(_sync_and_close, descriptor))
+    def later(self, sink: Sink) -> None:
+        """Finish a file soon."""
+        self._pending.append(self._executor.submit(sink.finish))
 
     def __exit__(self, *error: object) -> None:
         self._executor.shutdown(wait=True)
         if error[0] is None:
             for pending in self._pending:
                 pending.result()
-
-
-def _sync_and_close(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy_others(source: Path, target: Path, but: Collection[str]) -> None:
@@ -160,5 +153,4 @@ def _copy_others(source: Path, target: Path, but: Collection[str]) -> None:
         elif path.is_file() and str(place) not in but:
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target / place)
-            descriptor = os.open(target / place, os.O_RDONLY)
-            _sync_and_close(descriptor)
+            sync(target / place)

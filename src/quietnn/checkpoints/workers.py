@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
+from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidConfig
 
 Job = TypeVar("Job")
@@ -54,7 +55,7 @@ class Streaming:
 
 
 def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Streaming) -> None:
-    """Do every job, each thread with a buffer of its own (bytes, for one chunk of the widest dtype).
+    """Do every job, each thread with a buffer of its own (bytes, for a chunk of the widest dtype anywhere in a page).
 
     The first error stops all threads and is raised here.
     """
@@ -68,7 +69,7 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Str
 
     def labour() -> None:
         try:
-            buffer = torch.empty(streaming.chunk_values * 8, dtype=torch.uint8)
+            buffer = _whole_pages(streaming.chunk_values * 8 + PAGE)
             while (job := next_job()) is not None:
                 work(job, buffer)
         except BaseException as error:
@@ -86,6 +87,12 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Str
             _join(helpers)
     if errors:
         raise errors[0]
+
+
+def _whole_pages(num_bytes: int) -> Tensor:
+    """Memory that begins with a page, as direct writing wants it."""
+    memory = torch.empty(num_bytes + PAGE, dtype=torch.uint8)
+    return memory[-memory.data_ptr() % PAGE :]
 
 
 def _join(threads: Iterable[Thread]) -> None:
