@@ -83,7 +83,7 @@ class Air:
             gain = piece.draw(num_entries, device=device, round_number=round_number, seed=seed)
             if isinstance(gain, Tensor):
                 sizes = [tensor.numel() for tensor in update.values()]
-                parts = zip(update.items(), gain.split(sizes), strict=True)
+                parts = zip(update.items(), torch.split(gain, sizes), strict=True)
                 update = {name: tensor * part.view(tensor.shape) for (name, tensor), part in parts}
             else:
                 update = {name: tensor * gain for name, tensor in update.items()}

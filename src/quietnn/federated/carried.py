@@ -81,13 +81,14 @@ class Carried:
         scale = matrix.square().mean(dim=0).sqrt().clamp_min(1e-30)
         matrix = matrix / scale
         normal = matrix.T @ matrix + 1e-9 * len(heard) * torch.eye(len(columns), dtype=torch.float64)
-        return matrix @ torch.linalg.solve(normal, matrix.T @ heard)
+        coefficients: Tensor = torch.linalg.solve(normal, matrix.T @ heard)
+        return matrix @ coefficients
 
 
 def _split(values: Tensor, members: tuple[str, ...], received: ReceivedSum) -> dict[str, Tensor]:
     """A flat vector of a group cut back into its tensors."""
     tensors = [received.total[name] for name in members]
-    pieces = values.split([tensor.numel() for tensor in tensors])
+    pieces = torch.split(values, [tensor.numel() for tensor in tensors])
     return {
         name: piece.view(tensor.shape).to(tensor.dtype)
         for name, piece, tensor in zip(members, pieces, tensors, strict=True)

@@ -148,7 +148,7 @@ def _train_epoch(
 ) -> float:
     """One pass in random order; the mean loss over the examples. A last batch of one example is left out."""
     total, num_examples = torch.zeros(()), 0
-    for chosen in torch.randperm(len(data), generator=generator).split(recipe.batch_size):
+    for chosen in torch.split(torch.randperm(len(data), generator=generator), recipe.batch_size):
         if len(chosen) == 1 and len(data) > 1:  # BatchNorm has no variance to divide by
             continue
         inputs = data.inputs[chosen]

@@ -73,10 +73,10 @@ def dirichlet(labels: Tensor, num_devices: int, *, seed: int, concentration: flo
         pieces: list[list[Tensor]] = [[] for _ in range(num_devices)]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(generator.initial_seed())
-            for label in labels.unique():
+            for label in torch.unique(labels):
                 members = torch.nonzero(labels == label).flatten()
                 members = members[torch.randperm(len(members), generator=generator)]
-                shares = shares_of.sample()  # type: ignore[no-untyped-call]
+                shares = shares_of.sample()
                 ends = (shares.cumsum(0) / shares.sum().clamp_min(1e-300) * len(members)).round().long()
                 for device, piece in enumerate(torch.tensor_split(members, ends[:-1])):
                     pieces[device].append(piece)

@@ -114,7 +114,9 @@ def _shrunk(images: Tensor, size: int) -> Tensor:
     """Images as uint8 at another size, so that fifty thousand of them stay small in memory."""
     if images.shape[-1] == size:
         return images
-    pieces = [shrink(piece.float(), size).round_().clamp_(0, 255).to(torch.uint8) for piece in images.split(5000)]
+    pieces = [
+        shrink(piece.float(), size).round_().clamp_(0, 255).to(torch.uint8) for piece in torch.split(images, 5000)
+    ]
     return torch.cat(pieces)
 
 
