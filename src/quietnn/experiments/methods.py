@@ -44,7 +44,7 @@ def _mmse_pb(receiver: Receiver) -> Outcome:
 
 def _mmse_pb_layerwise(receiver: Receiver) -> Outcome:
     search = receiver.layerwise_search
-    num_passes = len(receiver.whole_search.trials) + len(search.trials)
+    num_passes = math.ceil(receiver.whole_search.num_passes + search.num_passes)
     return Outcome(_with(receiver, receiver.layers, search.temperatures), num_passes, search)
 
 
@@ -98,7 +98,7 @@ def _mmse_pb_gradient(receiver: Receiver) -> Outcome:
         temperatures=tuned.temperatures,
     )
     search = TuningResult.of([Trial(tuned.temperatures, receiver.evaluate(model, receiver.tuning))])
-    return Outcome(model, len(whole.trials) + math.ceil(tuned.num_passes) + 1, search)
+    return Outcome(model, math.ceil(whole.num_passes + tuned.num_passes) + 1, search)
 
 
 def _posterior(receiver: Receiver) -> Outcome:
@@ -123,7 +123,7 @@ def _finetuned(receiver: Receiver) -> Outcome:
 
 
 def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
-    return Outcome(_with(receiver, receiver.whole, search.temperatures), len(search.trials), search)
+    return Outcome(_with(receiver, receiver.whole, search.temperatures), math.ceil(search.num_passes), search)
 
 
 def _with(receiver: Receiver, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> nn.Module:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from torch import nn
+from torch import Tensor, nn
 
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Augment
@@ -16,15 +16,16 @@ from quietnn.theory.family import Form
 from quietnn.tuning.coarse_to_fine import coarse_to_fine, even_grid
 from quietnn.tuning.grid import AUTHORS_GRIDS, search_grid
 from quietnn.tuning.layerwise import search_layerwise, start_from
+from quietnn.tuning.racing import race_coarse_to_fine
 from quietnn.tuning.result import TuningResult
 from quietnn.tuning.score import Score
 from quietnn.tuning.steps import Scale
-from quietnn.tuning.tune import Judge
+from quietnn.tuning.tune import Judge, SubsetScore
 from quietnn.weights import WeightStatistics
 
-SEARCHES = ("coarse-to-fine", "even-grid", *AUTHORS_GRIDS)
-"""How the whole-model temperatures are searched: 22 points fitted to the noise, the full grid of the same steps,
-or one of the authors' grids."""
+SEARCHES = ("coarse-to-fine", "racing", "even-grid", *AUTHORS_GRIDS)
+"""How the whole-model temperatures are searched: 22 points fitted to the noise, the same points raced, the full grid of
+the same steps, or one of the authors' grids."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,12 @@ class Receiver:
         self.whole = Reception.of(received, noise_variance, statistics=known, form=search.form)
         self.layers = Reception.of(received, noise_variance, groups="layerwise", form=search.form)
         self.scale = Scale(self.whole.statistics["whole"], noise_variance)
-        self._judge = Judge(model, lambda network: evaluate(network, tuning))
+
+        def score_some(network: nn.Module, positions: Tensor) -> Score:
+            whole = len(positions) == len(tuning)
+            return evaluate(network, tuning if whole else tuning.take(positions))
+
+        self.judge = Judge(model, SubsetScore(score_some, len(tuning)))
 
     @cached_property
     def reference(self) -> "Receiver":
@@ -132,7 +138,7 @@ class Receiver:
         """The coordinate search from the whole-model optimum."""
         start = start_from(self.whole_search.temperatures, self.scale, self.layers)
         return search_layerwise(
-            self._judge.for_reception(self.layers),
+            self.judge.for_reception(self.layers),
             self.layers,
             start,
             num_sweeps=self.search.layerwise_sweeps,
@@ -149,7 +155,16 @@ class Receiver:
         )
 
     def _search_whole(self, *, with_beta: bool) -> TuningResult[Temperatures]:
-        score = self._judge.for_reception(self.whole)
+        if self.search.whole == "racing":
+            return race_coarse_to_fine(
+                self.judge.for_some(self.whole),
+                self.scale,
+                len(self.tuning),
+                with_beta=with_beta,
+                criterion=self.search.criterion,
+                seed=self.seed,
+            )
+        score = self.judge.for_reception(self.whole)
         if self.search.whole == "coarse-to-fine":
             return coarse_to_fine(score, self.scale, with_beta=with_beta, criterion=self.search.criterion)
         grid = even_grid(self.scale) if self.search.whole == "even-grid" else AUTHORS_GRIDS[self.search.whole]

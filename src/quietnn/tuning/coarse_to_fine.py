@@ -1,12 +1,12 @@
 """A search of at most 22 points that fits itself to the noise, instead of a fixed grid of hundreds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from quietnn.denoisers.affine import ML, MMSE, Temperatures
 from quietnn.tuning.grid import try_each
-from quietnn.tuning.result import Criterion, TuningResult
+from quietnn.tuning.result import Criterion, Trial, TuningResult
 from quietnn.tuning.score import Score
 from quietnn.tuning.steps import Scale
 
@@ -26,10 +26,6 @@ def coarse_to_fine(
 ) -> TuningResult[Temperatures]:
     """ML, MMSE and the points around ML, then half steps around the best point, then quarter steps.
 
-    Good points lie on a ridge, not in a box: a larger multiplier goes with a shift that keeps the mean of what the
-    next layer sees. Three small squares, each around the best point so far, follow the ridge; a wide and coarse grid
-    steps over it. The last square is tried at its corners only.
-
     Args:
         score: judges a pair of temperatures; it may raise `InfeasibleTemperatures`.
         scale: the group the temperatures are for; `theta` and the shift move in steps of `THETA_STEP` and, in noise
@@ -37,19 +33,41 @@ def coarse_to_fine(
         with_beta: whether to search `beta` too (MMSE_pb) or leave it at zero (MMSE_p).
         criterion: what makes a score better.
     """
+    trials: list[Trial[Temperatures]] = []
+
+    def best_with(points: Sequence[Temperatures]) -> Temperatures:
+        trials.extend(try_each(score, points))
+        return TuningResult.of(trials, criterion).temperatures
+
+    follow_ridge(best_with, scale, with_beta=with_beta)
+    return TuningResult.of(trials, criterion)
+
+
+def follow_ridge(
+    best_with: Callable[[Sequence[Temperatures]], Temperatures], scale: Scale, *, with_beta: bool = True
+) -> None:
+    """Three small squares of points, each around the best so far; the last is tried at its corners only.
+
+    Good points lie on a ridge, not in a box: a larger multiplier goes with a shift that keeps the mean of what the
+    next layer sees. Small squares follow the ridge; a wide and coarse grid steps over it.
+
+    Args:
+        best_with: takes points that are new and returns the best of all it has been given.
+        scale: as for `coarse_to_fine`.
+        with_beta: as for `coarse_to_fine`.
+    """
     if scale.noise_variance == 0:
-        return TuningResult.of(try_each(score, [ML]), criterion)
-    result = TuningResult.of(try_each(score, [ML, MMSE]), criterion)
-    centre = ML
+        best_with([ML])
+        return
+    seen: dict[Temperatures, None] = {}
+    points, centre = [ML, MMSE], ML
     for size, directions in ((1.0, _SQUARE), (0.5, _SQUARE), (0.25, _CORNERS)):
         theta, shift = scale.theta(centre), scale.shift(centre)
         shift_step = SHIFT_STEP * size if with_beta else 0.0
-        square = [scale.temperatures(theta + i * THETA_STEP * size, shift + j * shift_step) for i, j in directions]
-        seen = {trial.temperatures for trial in result.trials}
-        new = try_each(score, [point for point in dict.fromkeys(square) if point not in seen])
-        result = TuningResult.of((*result.trials, *new), criterion)
-        centre = result.temperatures
-    return result
+        points += [scale.temperatures(theta + i * THETA_STEP * size, shift + j * shift_step) for i, j in directions]
+        new = [point for point in dict.fromkeys(points) if point not in seen]
+        seen.update(dict.fromkeys(new))
+        centre, points = best_with(new), []
 
 
 def even_grid(

@@ -59,6 +59,15 @@ class TuningResult(Generic[Point]):
         """The temperatures that won."""
         return self.best.temperatures
 
+    @property
+    def num_passes(self) -> float:
+        """Cost in forward passes over all examples: a trial that saw a tenth of them counts a tenth.
+
+        Infeasible points cost nothing.
+        """
+        sizes = [trial.score.num_examples for trial in self.trials if trial.score is not None]
+        return sum(sizes) / max(sizes, default=1)
+
     @classmethod
     def of(
         cls, trials: Iterable[Trial[Point]], criterion: Criterion | str = Criterion.ACCURACY

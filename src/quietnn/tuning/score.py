@@ -1,6 +1,7 @@
 """What a trial is judged by."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -26,3 +27,17 @@ class Score:
         0.05
         """
         return math.sqrt(self.accuracy * (1.0 - self.accuracy) / self.num_examples)
+
+
+def pooled(scores: Sequence[Score]) -> Score:
+    """The score on all examples, from those on disjoint parts of them.
+
+    >>> pooled([Score(accuracy=1.0, loss=0.5, num_examples=10), Score(accuracy=0.5, loss=2.0, num_examples=20)])
+    Score(accuracy=0.6666666666666666, loss=1.5, num_examples=30)
+    """
+    num_examples = sum(score.num_examples for score in scores)
+    return Score(
+        accuracy=math.fsum(score.accuracy * score.num_examples for score in scores) / num_examples,
+        loss=math.fsum(score.loss * score.num_examples for score in scores) / num_examples,
+        num_examples=num_examples,
+    )
