@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from quietnn import records
-from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
+from quietnn.experiments.methods import METHODS, Outcome, Receiver
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
@@ -103,6 +104,21 @@ def test_a_run_can_be_extended_but_not_changed(tmp_path: Path, uninterrupted: li
     with pytest.raises(InvalidConfig, match="num_tuning_examples was 20, is 10"):
         sweep(other, tmp_path, engine="inline")
     assert len(records.read(tmp_path / "records.jsonl")) == len(uninterrupted)
+
+
+def test_a_method_that_gives_up_is_recorded_with_the_score_of_what_was_received(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gives_up(receiver: Receiver) -> Outcome:
+        raise InvalidWeights("what enters bn1 is not finite")
+
+    monkeypatch.setitem(METHODS, "posterior", gives_up)
+    config = NoisyInference("mini", "digits", (4.0,), ("ml", "posterior", "mmse"), num_draws=1, num_test_examples=50)
+    found = {record["method"]: record for record in sweep(config, tmp_path, engine="inline")}
+    assert found["posterior"]["failed"] == "what enters bn1 is not finite"
+    assert found["posterior"]["accuracy"] == found["ml"]["accuracy"]
+    assert "failed" not in found["ml"]
+    assert "mmse" in found, "the sweep goes on"
 
 
 @pytest.mark.parametrize("engine", ["inline", "processes"])

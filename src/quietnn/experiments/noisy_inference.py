@@ -12,7 +12,7 @@ from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.transmit import transmit
 from quietnn.denoisers.affine import Temperatures
-from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import to_mapping
 from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
 from quietnn.records import Record
@@ -167,7 +167,7 @@ class Worker:
         receiver = self._receiver(unit.wnr_db, unit.draw)
         for method in unit.methods:
             started = time.perf_counter()
-            yield self._record(unit, method, METHODS[method](receiver), receiver, started)
+            yield self._record(unit, method, _attempt(method, receiver), receiver, started)
 
     def _receiver(self, wnr_db: float, draw: int) -> Receiver:
         config = self._config
@@ -209,10 +209,19 @@ class Worker:
             "num_tuning_examples": config.num_tuning_examples,
             "num_passes": outcome.num_passes,
             **_describe(outcome, receiver),
+            **({"failed": outcome.failed} if outcome.failed else {}),
             "seconds": round(time.perf_counter() - started, 3),
             "config": config.digest,
             "version": quietnn.__version__,
         }
+
+
+def _attempt(method: str, receiver: Receiver) -> Outcome:
+    """What a method makes of the network; where it gives up, the weights as they came, and why."""
+    try:
+        return METHODS[method](receiver)
+    except QuietnnError as error:
+        return Outcome(receiver.model, failed=str(error))
 
 
 def _describe(outcome: Outcome, receiver: Receiver | None) -> Record:

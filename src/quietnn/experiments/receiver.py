@@ -58,11 +58,13 @@ class Outcome:
         model: the denoised network.
         num_passes: forward passes over the tuning examples that finding it cost; a backward pass counts two.
         search: the search that chose the temperatures, if there was one.
+        failed: why the method gave up, where it did; the network is then the one that was received.
     """
 
     model: nn.Module
     num_passes: int = 0
     search: TuningResult[Temperatures] | TuningResult[GroupTemperatures] | None = None
+    failed: str | None = None
 
 
 class Receiver:
