@@ -1,31 +1,53 @@
 """The interface of every channel: weights in, noisy weights and their noise variance out."""
 
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
+from quietnn.noise import NoiseVariance
 from quietnn.weights import Weights
 
 Received = TypeVar("Received", covariant=True)
+Noise = TypeVar("Noise", covariant=True, default=float)
+
+Gain = float | Mapping[str, float]
+"""By how much a medium multiplies the weights: one number, or by tensor name."""
 
 
 @dataclass(frozen=True)
-class Observation(Generic[Received]):
+class Observation(Generic[Received, Noise]):
     """What a receiver holds: `r = w + z` and the variance of `z` (eq. 2).
+
+    A medium may also multiply: `r = gain (w + z)` with `z` uncorrelated with `w`, which `at_unit_gain` undoes.
 
     Attributes:
         received: the noisy weights, of the kind that was sent (a dict of tensors, a module).
-        noise_variance: `sigma_z^2`, one for the whole model.
+        noise_variance: `sigma_z^2`, one for the whole model, or by tensor name, each a number or a tensor.
+        gain: what the weights were multiplied by; 1 for additive noise.
     """
 
     received: Received
-    noise_variance: float
+    noise_variance: Noise
+    gain: Gain = field(default=1.0, repr=False)
 
 
 class Channel(Protocol):
-    """Anything that carries weights and adds noise on the way."""
+    """Anything that carries weights and adds noise of one variance on the way."""
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
+        """Send these weights; the same seed gives the same noise. The weights stay as they are."""
+        ...
+
+
+class Medium(Protocol):
+    """Anything that carries weights; its noise may differ from tensor to tensor or from weight to weight.
+
+    Every `Channel` is one.
+    """
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """Send these weights; the same seed gives the same noise. The weights stay as they are."""
         ...

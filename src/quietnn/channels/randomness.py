@@ -6,6 +6,7 @@ whatever order, chunks or threads it is drawn, in memory or from a file.
 """
 
 import hashlib
+from collections.abc import Iterator
 from numbers import Integral
 
 import numpy as np
@@ -25,15 +26,38 @@ def standard_normal(num_values: int, *, seed: int, name: str, start: int = 0) ->
     >>> torch.equal(noise[BLOCK:], standard_normal(2 * BLOCK, seed=1, name="conv.weight", start=BLOCK))
     True
     """
-    check_seed(seed)
-    if start % BLOCK:
-        raise QuietnnError(f"noise starts at a multiple of {BLOCK} values, not at {start}; draw from the block's start")
-    key = int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=16).digest(), "little")
     values = np.empty(num_values, dtype=np.float32)
-    for offset in range(0, num_values, BLOCK):
-        generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, (start + offset) // BLOCK, 0]))
+    for offset, generator in _generators(num_values, seed=seed, name=name, start=start):
         generator.standard_normal(out=values[offset : offset + BLOCK], dtype=np.float32)
     return torch.from_numpy(values)
+
+
+def uniform(num_values: int, *, seed: int, name: str, start: int = 0) -> Tensor:
+    """Independent values between 0 and 1, drawn like `standard_normal`.
+
+    >>> values = uniform(5, seed=1, name="dither")
+    >>> bool((values >= 0).all() and (values < 1).all())
+    True
+    """
+    values = np.empty(num_values, dtype=np.float32)
+    for offset, generator in _generators(num_values, seed=seed, name=name, start=start):
+        generator.random(out=values[offset : offset + BLOCK], dtype=np.float32)
+    return torch.from_numpy(values)
+
+
+def key_of(seed: int, name: str) -> int:
+    """The generator's key: 128 bits that stand for a seed and a name."""
+    check_seed(seed)
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=16).digest(), "little")
+
+
+def _generators(num_values: int, *, seed: int, name: str, start: int) -> Iterator[tuple[int, np.random.Generator]]:
+    """The offset of every block of a stretch, and the generator that belongs to it."""
+    key = key_of(seed, name)
+    if start % BLOCK:
+        raise QuietnnError(f"noise starts at a multiple of {BLOCK} values, not at {start}; draw from the block's start")
+    for offset in range(0, num_values, BLOCK):
+        yield offset, np.random.Generator(np.random.Philox(key=key, counter=[0, 0, (start + offset) // BLOCK, 0]))
 
 
 def check_seed(seed: int) -> None:

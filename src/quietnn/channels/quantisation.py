@@ -1,0 +1,137 @@
+"""Weights stored as small integers: uniform quantisation, with or without subtractive dither.
+
+    r = step * clamp(round(w / step), -m, m)        m = 2^(bits - 1) - 1
+
+The grid is symmetric about zero, as in usual weight quantisation: at 2 bits it is {-1, 0, 1}. The error is a function
+of the weights, so nothing about it is white or Gaussian; where the step is small against the weights' spread it behaves
+as if it were uniform and uncorrelated with them, of variance `step^2 / 12` (Widrow and Kollar, "Quantization Noise",
+2008). At few bits it does not: the gain differs from one and `step^2 / 12` from the truth, see `channels.moments`. With
+subtractive dither, `r = Q(w + u) - u`, it does at any step (Schuchman, "Dither signals and their effect on quantization
+noise", 1964).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quietnn.channels.base import Observation
+from quietnn.channels.moments import Conditional, ErrorMoments, weight_points
+from quietnn.channels.randomness import check_seed, uniform
+from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.weights import Weights, check_weights
+
+CLIPS = ("max", "mse")
+
+_NUM_DITHERS = 32
+_NUM_CLIPS = 40
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """Uniform quantisation of every tensor to a few bits a weight.
+
+    Attributes:
+        num_bits: from 2 to 16.
+        per_channel: a step for each output channel (first dimension) of tensors with two dimensions or more.
+        dither: subtractive dither; the receiver draws the same `u` from the seed.
+        clip: the largest level is the largest weight (`"max"`), or is chosen for the least squared error (`"mse"`).
+
+    >>> Quantisation(num_bits=3).transmit({"w": torch.tensor([-3.0, 0.4, 0.6])}, seed=0).received["w"]
+    tensor([-3.,  0.,  1.])
+    """
+
+    num_bits: int
+    per_channel: bool = False
+    dither: bool = False
+    clip: str = "max"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no quantiser."""
+        if not 2 <= self.num_bits <= 16:
+            raise InvalidConfig(f"num_bits is {self.num_bits}; quantise to 2 to 16 bits a weight")
+        if self.clip not in CLIPS:
+            raise unknown_choice("clip", self.clip, CLIPS)
+
+    @property
+    def num_levels(self) -> int:
+        """How many values a weight can take."""
+        return 2 * self._largest + 1
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """The quantised weights, with gain and noise variance as the sender, who knows both, can tell them."""
+        check_weights(weights)
+        check_seed(seed)
+        received: dict[str, Tensor] = {}
+        noise: dict[str, TensorNoise] = {}
+        gain: dict[str, float] = {}
+        for name, tensor in weights.items():
+            step = self.steps(tensor)
+            received[name] = self.quantise(tensor, step, seed=seed, name=name)
+            gain[name], noise[name] = self._gain_and_noise(tensor, received[name], step)
+        return Observation(received, noise, gain)
+
+    def steps(self, tensor: Tensor) -> Tensor:
+        """The step of a tensor, or of each of its channels, in a shape that broadcasts to it."""
+        rows = self._rows(tensor.detach())
+        largest = rows.abs().amax(dim=1, keepdim=True)
+        step = largest / self._largest if self.clip == "max" else self._best_steps(rows, largest)
+        return step.view(-1, *(1,) * (tensor.ndim - 1)) if len(step) > 1 else step.view(())
+
+    def quantise(self, tensor: Tensor, step: Tensor, *, seed: int = 0, name: str = "") -> Tensor:
+        """The nearest level of each weight; a tensor of zeros stays."""
+        values = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
+        if not self.dither:
+            return self._level(values, step).to(tensor.dtype)
+        shift = uniform(values.numel(), seed=seed, name=f"{name}:dither").view(values.shape).to(values)
+        shift = (shift - 0.5) * step
+        return (self._level(values + shift, step) - shift).to(tensor.dtype)
+
+    def conditional(self, values: Tensor, step: Tensor) -> Conditional:
+        """`E[r | w]` and `Var(r | w)` at some values of `w`, over the dither if there is any."""
+        if not self.dither:
+            return self._level(values, step), torch.zeros_like(values)
+        total, squares = torch.zeros_like(values), torch.zeros_like(values)
+        for place in range(_NUM_DITHERS):
+            shift = ((place + 0.5) / _NUM_DITHERS - 0.5) * step
+            error = self._level(values + shift, step) - shift - values
+            total += error
+            squares += error.square()
+        mean = total / _NUM_DITHERS
+        return values + mean, squares / _NUM_DITHERS - mean.square()
+
+    @property
+    def _largest(self) -> int:
+        return int(2 ** (self.num_bits - 1)) - 1
+
+    def _level(self, values: Tensor, step: Tensor) -> Tensor:
+        safe = torch.where(step > 0, step, torch.ones_like(step))
+        return torch.where(step > 0, (values / safe).round_().clamp_(-self._largest, self._largest) * safe, values)
+
+    def _rows(self, tensor: Tensor) -> Tensor:
+        """What shares a step, as rows: the channels of a matrix or kernel, else all weights."""
+        wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+        return wide.reshape(len(tensor), -1) if self.per_channel and tensor.ndim > 1 else wide.reshape(1, -1)
+
+    def _best_steps(self, rows: Tensor, largest: Tensor) -> Tensor:
+        """The step of least squared error for each row, among fractions of the one that reaches the largest weight."""
+        best, least = largest / self._largest, torch.full_like(largest, torch.inf)
+        for part in range(1, _NUM_CLIPS + 1):
+            step = largest * (part / _NUM_CLIPS) / self._largest
+            error = (self._level(rows, step) - rows).square().mean(dim=1, keepdim=True)
+            best, least = torch.where(error < least, step, best), torch.minimum(error, least)
+        return best
+
+    def _gain_and_noise(self, tensor: Tensor, received: Tensor, step: Tensor) -> tuple[float, TensorNoise]:
+        """The tensor's gain, and the variance of what the gain does not explain, by channel where steps are."""
+        if self.dither and step.ndim == 0:
+            points = weight_points(tensor)
+            moments = ErrorMoments.predicted(points, self.conditional(points, step.double()))
+        else:
+            moments = ErrorMoments.of(tensor, received)
+        if step.ndim == 0:
+            return moments.gain, moments.noise_variance
+        clean, arrived = self._rows(tensor).double(), self._rows(received).double()
+        rest = arrived - moments.received_mean - moments.gain * (clean - moments.weight_mean)
+        return moments.gain, (rest.square().mean(dim=1) / moments.gain**2).view(step.shape)
