@@ -29,7 +29,7 @@ def analyze(
     ] = False,
 ) -> None:
     """Turn records into curves, gains in dB with intervals, figures and one web page."""
-    report(runs, level=level, out=out, style=_style(style), as_json=as_json)
+    report(runs, level=level, out=out, style=figure_style(style), as_json=as_json)
 
 
 def report(
@@ -78,7 +78,12 @@ def _print(analysis: "Analysis") -> None:
             console.print(line, markup=False, highlight=False)
 
 
-def _style(name: str) -> Style:
+def figure_style(name: str) -> Style:
+    """The style of that name.
+
+    Raises:
+        InvalidConfig: if there is none.
+    """
     from quietnn.errors import InvalidConfig
 
     if name == "screen":

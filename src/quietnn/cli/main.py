@@ -12,8 +12,10 @@ from quietnn.cli.analyze import analyze
 from quietnn.cli.demo import demo
 from quietnn.cli.denoise import denoise
 from quietnn.cli.evaluate import evaluate
+from quietnn.cli.figures import figures
 from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.inspect import inspect
+from quietnn.cli.report import report
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
 from quietnn.cli.train import train
@@ -28,7 +30,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, analyze, evaluate, gaussianity, sweep, theory, train, inspect, transmit, denoise, tune):
+for verb in (
+    demo,
+    analyze,
+    report,
+    figures,
+    evaluate,
+    gaussianity,
+    sweep,
+    theory,
+    train,
+    inspect,
+    transmit,
+    denoise,
+    tune,
+):
     app.command()(verb)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from quietnn.reports.curves import Curve
-from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure, settle
+from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure, settle, sized
 from quietnn.reports.gains import Gain, crossing, percent
 from quietnn.reports.methods import is_oracle, style_of
 
@@ -45,13 +45,16 @@ def accuracy_figure(panels: Sequence[Panel], *, style: Style = "screen") -> Figu
     columns = min(2, max(1, len(panels)))
     rows = -(-len(panels) // columns) or 1
     with drawing(style):
-        figure = new_figure(6.4 if columns == 1 else 9.6, 4.0 * rows)
+        figure = new_figure(*sized(style, wide=columns > 1, height=4.0 * rows))
         for index, panel in enumerate(panels):
-            _draw_panel(figure.add_subplot(rows, columns, index + 1), panel)
+            axes = figure.add_subplot(rows, columns, index + 1)
+            _draw_panel(axes, panel, legend="best" if style == "paper" else "lower right")
+            if style == "paper" and len(panels) == 1:
+                axes.set_title("")  # the caption says it
         return settle(figure)
 
 
-def _draw_panel(axes: Any, panel: Panel) -> None:
+def _draw_panel(axes: Any, panel: Panel, *, legend: str) -> None:
     seen: dict[str, int] = {}
     for curve in panel.curves:
         variant = seen.get(curve.method, 0)
@@ -67,7 +70,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     _draw_gain(axes, panel)
     outside = len(panel.curves) > _MOST_INSIDE
     axes.legend(
-        loc="upper left" if outside else "lower right", bbox_to_anchor=(1.0, 1.0) if outside else None, fontsize="small"
+        loc="upper left" if outside else legend, bbox_to_anchor=(1.0, 1.0) if outside else None, fontsize="small"
     )
 
 

@@ -63,7 +63,12 @@ def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_r
         InvalidConfig: for a broken record, or records that contradict each other.
     """
     paths = [folders] if isinstance(folders, Path) else list(folders)
-    runs = with_distinct_names([load_run(path) for path in paths])
+    return analyse_runs([load_run(path) for path in paths], level=level, num_resamples=num_resamples)
+
+
+def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
+    """Measure every method of runs that were read already; see `analyse`."""
+    runs = with_distinct_names(runs)
     grouped: dict[str, list[Record]] = {}
     for run in runs:
         for record in run.records:

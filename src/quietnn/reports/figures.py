@@ -1,4 +1,4 @@
-"""What every figure shares: its style, its size, and how it becomes a file (PNG and SVG, byte for byte the same)."""
+"""What every figure shares: its style, its size, and how it becomes a file, byte for byte the same each time."""
 
 import io
 import os
@@ -17,6 +17,7 @@ Style = Literal["screen", "paper"]
 _COMMON: dict[str, Any] = {
     "svg.hashsalt": "quietnn",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.unicode_minus": True,
@@ -41,10 +42,21 @@ _STYLES: dict[str, dict[str, Any]] = {
     "paper": {
         "font.family": "STIXGeneral",
         "mathtext.fontset": "stix",
-        "font.size": 10.0,
-        "axes.titlesize": 10.0,
+        "font.size": 8.0,
+        "axes.titlesize": 8.0,
+        "axes.linewidth": 0.6,
         "grid.color": "#c8c8c8",
         "grid.linestyle": ":",
+        "grid.linewidth": 0.5,
+        "lines.linewidth": 1.1,
+        "lines.markersize": 3.6,
+        "legend.fontsize": 7.0,
+        "legend.handlelength": 2.4,
+        "legend.borderpad": 0.3,
+        "legend.labelspacing": 0.25,
+        "patch.linewidth": 0.6,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
         "legend.framealpha": 1.0,
         "legend.edgecolor": "#000000",
         "legend.fancybox": False,
@@ -72,6 +84,21 @@ def drawing(style: Style = "screen") -> Iterator[None]:
         matplotlib.rcdefaults()
         with matplotlib.rc_context(settings):
             yield
+
+
+_WIDTHS = {"screen": (6.4, 9.6), "paper": (3.5, 7.16)}
+"""Inches for one panel and for several side by side; on paper a column and the full width of a two-column page."""
+
+
+def sized(style: Style, *, wide: bool, height: float) -> tuple[float, float]:
+    """Width and height in inches; a height is told for the screen and shrinks with the width.
+
+    >>> sized("screen", wide=False, height=4.0), sized("paper", wide=False, height=4.0)
+    ((6.4, 4.0), (3.5, 2.625))
+    """
+    width = _WIDTHS[style][wide]
+    stretch = 1.2 if style == "paper" and not wide else 1.0
+    return width, round(height * stretch * width / _WIDTHS["screen"][wide], 4)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -103,6 +130,11 @@ def to_svg(figure: Figure) -> str:
 def to_png(figure: Figure) -> bytes:
     """The figure as a PNG file's bytes."""
     return _render(figure, "png")
+
+
+def to_pdf(figure: Figure) -> bytes:
+    """The figure as a PDF file's bytes, its letters as fonts that a publisher accepts."""
+    return _render(figure, "pdf")
 
 
 def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
@@ -152,7 +184,11 @@ def decibels(wnr_db: float) -> str:
 
 def _render(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    metadata: dict[str, None] = {
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "png": {"Software": None},
+    }[kind]
     with _fixed_salt():
         figure.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()
@@ -163,5 +199,7 @@ def _fixed_salt() -> Iterator[None]:
     """The settings that matter when a figure is written, whichever style it was drawn in."""
     import matplotlib
 
-    with matplotlib.rc_context({key: _COMMON[key] for key in ("svg.hashsalt", "svg.fonttype", "savefig.dpi")}):
+    with matplotlib.rc_context(
+        {key: _COMMON[key] for key in ("svg.hashsalt", "svg.fonttype", "pdf.fonttype", "savefig.dpi")}
+    ):
         yield

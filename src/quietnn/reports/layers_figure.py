@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from quietnn.records import Record
-from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle
+from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle, sized
 from quietnn.reports.methods import is_oracle, style_of
 
 
@@ -42,7 +42,7 @@ def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
         (r"$\beta$", [_temperatures(record, names, 1) for record in records], 0.0, "no bias"),
     )
     with drawing(style):
-        figure = new_figure(9.6, max(2.4, 1.3 + 0.22 * len(names)))
+        figure = new_figure(*sized(style, wide=True, height=max(2.4, 1.3 + 0.22 * len(names))))
         first: Any = None
         for index, (label, values, line, meaning) in enumerate(columns):
             axes = figure.add_subplot(1, 3, index + 1, sharey=first)

@@ -1,7 +1,7 @@
 """A run folder: the records of a sweep beside the configuration that made them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,33 @@ class Run:
 
 
 def load_run(folder: Path) -> Run:
-    """Read a run folder, or the folder of a records file.
+    """Read the noisy inference of a run folder, or of the folder of a records file.
 
     Raises:
         MissingData: if there are no records, with the path that was looked for.
         InvalidConfig: if a line is broken, or the records are not those of noisy inference.
+    """
+    run = read_run(folder)
+    path = run.folder / RECORDS
+    kept = inference_records(run.records)
+    if not kept:
+        others = sorted({str(record.get("experiment")) for record in run.records})
+        what = f"only records of {', '.join(others)}" if others else "no whole record"
+        raise MissingData(f"{path} holds {what}; this analysis reads records of {EXPERIMENT}")
+    try:
+        for number, record in enumerate(kept, start=1):
+            check_record(record, number)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{path}: {error}") from error
+    return replace(run, records=kept)
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder, or the folder of a records file, whatever experiment left it.
+
+    Raises:
+        MissingData: if there is no file of records, with the path that was looked for.
+        InvalidConfig: if a line or the configuration is broken.
     """
     folder = folder.parent if folder.name == RECORDS else folder
     path = folder / RECORDS
@@ -43,18 +65,14 @@ def load_run(folder: Path) -> Run:
         raise InvalidConfig(f"{folder} holds a file that is not text ({error}); is it a run folder?") from error
     except OSError as error:
         raise MissingData(f"{path} cannot be read ({error.strerror})") from error
-    kept = tuple(record for record in found if record.get("experiment", EXPERIMENT) == EXPERIMENT)
-    if not kept:
-        others = sorted({str(record.get("experiment")) for record in found})
-        what = f"only records of {', '.join(others)}" if others else "no whole record"
-        raise MissingData(f"{path} holds {what}; this analysis reads records of {EXPERIMENT}")
-    try:
-        for number, record in enumerate(kept, start=1):
-            check_record(record, number)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{path}: {error}") from error
-    name = str(config.get("name") or kept[0].get("run") or folder.resolve().name)
-    return Run(name, folder, config, kept)
+    first = inference_records(found)[:1] or tuple(found[:1])
+    name = str(config.get("name") or (first and first[0].get("run")) or folder.resolve().name)
+    return Run(name, folder, config, tuple(found))
+
+
+def inference_records(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Those of noisy inference; a record that names no experiment is one of them."""
+    return tuple(record for record in records if record.get("experiment", EXPERIMENT) == EXPERIMENT)
 
 
 def with_distinct_names(runs: Sequence[Run]) -> tuple[Run, ...]:

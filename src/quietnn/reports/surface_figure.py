@@ -8,7 +8,7 @@ import numpy as np
 
 from quietnn.records import Record
 from quietnn.reports.curves import FloatArray
-from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle
+from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle, sized
 from quietnn.reports.methods import is_oracle, style_of
 from quietnn.units import db_to_ratio
 
@@ -37,6 +37,18 @@ def surface_records(records: Sequence[Record], *, wnr_db: float | None = None) -
     return tuple(panels[key] for key in sorted(panels))
 
 
+def pole_of(record: Record) -> float:
+    """Where `lambda' = 1 + eta` lies for the receiver, at the WNR that it believed in.
+
+    >>> pole_of({"wnr_db": 0.0}), pole_of({"wnr_db": 0.0, "noise_variance": 1.0, "assumed_noise_variance": 2.0})
+    (2.0, 1.5)
+    """
+    believed: float = db_to_ratio(record["wnr_db"])
+    if record.get("noise_variance") and record.get("assumed_noise_variance"):
+        believed *= record["noise_variance"] / record["assumed_noise_variance"]
+    return 1 + believed
+
+
 def surface_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
     """A panel for each record, one colour scale for all, every point that was tried marked.
 
@@ -48,7 +60,7 @@ def surface_figure(records: Sequence[Record], *, style: Style = "screen") -> Fig
     columns = min(2, max(1, len(records)))
     rows = -(-len(records) // columns) or 1
     with drawing(style):
-        figure = new_figure(6.4 if columns == 1 else 9.6, 4.2 * rows + 0.4)
+        figure = new_figure(*sized(style, wide=columns > 1, height=4.2 * rows + 0.4))
         panels = [figure.add_subplot(rows, columns, index + 1) for index in range(len(records))]
         for axes, record in zip(panels, records, strict=True):
             _draw_surface(axes, record, scale)
@@ -127,10 +139,7 @@ def _set_limits(axes: Any, trials: FloatArray) -> None:
 
 def _draw_pole(axes: Any, record: Record) -> None:
     """The pole at the WNR that the receiver believed in, with what lies past it hatched, and the regions named."""
-    believed = db_to_ratio(record["wnr_db"])
-    if record.get("noise_variance") and record.get("assumed_noise_variance"):
-        believed *= record["noise_variance"] / record["assumed_noise_variance"]
-    pole = 1 + believed
+    pole = pole_of(record)
     left, right = axes.get_xlim()
     if left < 1 < right:
         axes.axvline(1.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
-from quietnn.reports.figures import save_figure, settle
+from quietnn.reports.figures import Figure, Style, drawing, save_figure, settle
 
 _STYLE: Any = {
     "font.size": 9.0,
@@ -18,6 +18,7 @@ _STYLE: Any = {
     "svg.hashsalt": "quietnn",  # the same file at every run
 }
 _BLUE, _ORANGE, _GREEN, _GREY, _RED = "#2166ac", "#e08214", "#1b7837", "#666666", "#b2182b"
+_PAPER_WIDTH = 7.16
 _SURFACE_MAP = "viridis"
 _FORMS_OF_FIGURE_6 = (
     ("exact", "-", "exact"),
@@ -32,13 +33,29 @@ def draw_theory_figures(records: Sequence[Record], directory: Path) -> list[Path
     Raises:
         InvalidConfig: if the records of a figure are missing.
     """
+    written: list[Path] = []
+    for name, figure in theory_figures(records).items():
+        written += save_figure(figure, directory / name)
+    return written
+
+
+def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dict[str, Figure]:
+    """The four figures by the name of their file; on paper each spans both columns of a page.
+
+    Raises:
+        InvalidConfig: if the records of a figure are missing.
+    """
     import matplotlib as mpl
 
-    written: list[Path] = []
-    with mpl.rc_context(_STYLE):
-        for name, draw in FIGURES.items():
-            written += save_figure(settle(draw(records)), directory / name)
-    return written
+    drawn = {}
+    for name, draw in FIGURES.items():
+        with mpl.rc_context(_STYLE) if style == "screen" else drawing(style):
+            figure = draw(records)
+            if style == "paper":
+                width, height = figure.get_size_inches()
+                figure.set_size_inches(_PAPER_WIDTH, height * _PAPER_WIDTH / width)
+            drawn[name] = settle(figure)
+    return drawn
 
 
 def relations_figure(records: Sequence[Record]) -> Any:

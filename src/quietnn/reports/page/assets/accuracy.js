@@ -1,0 +1,208 @@
+// Accuracy against WNR, and what each method gains in decibels at an accuracy that the reader may move.
+
+// Down from the highest WNR, the first fall below the level, on a straight line between neighbours.
+function crossingOf(curve, level) {
+  const known = curve.x.map((x, i) => [x, curve.y[i]]).filter(([, y]) => Number.isFinite(y));
+  if (!known.length || known.at(-1)[1] < level) return null;
+  for (let i = known.length - 2; i >= 0; i -= 1) {
+    const [[x0, y0], [x1, y1]] = [known[i], known[i + 1]];
+    if (y0 < level) return x0 + ((level - y0) / (y1 > y0 ? y1 - y0 : 1)) * (x1 - x0);
+  }
+  return null;
+}
+
+function whyNot(curve, level) {
+  const known = curve.y.filter(Number.isFinite);
+  if (!known.length) return "has no results";
+  if (known.at(-1) >= level) return `stays above ${percent(level, 0)} down to ${plain(curve.x[0])} dB`;
+  return Math.max(...known) < level ? `never reaches ${percent(level, 0)}`
+    : `is below ${percent(level, 0)} at the highest WNR measured`;
+}
+
+function accuracySeries(curve, withDraws) {
+  const [y, std] = [curve.mean.map(real), curve.std.map(real)];
+  const dots = withDraws && curve.draws
+    ? curve.draws.flatMap((row) => row.map((value, i) => [curve.x[i], real(value)])).filter(([, v]) => Number.isFinite(v))
+    : null;
+  return { ...curve, y, low: y.map((v, i) => v - (std[i] || 0)), high: y.map((v, i) => v + (std[i] || 0)), std, dots };
+}
+
+function accuracySection(task, id) {
+  const key = `${id}-accuracy`;
+  const state = chosen(key, { level: task.level, of: null, draws: false });
+  const holder = h("div", {});
+  const show = () => {
+    choose(key, state);
+    holder.replaceChildren(accuracyFigure(task, id, state, show));
+  };
+  show();
+  return [
+    h("h3", { id: `${id}-accuracy-title` }, "Accuracy against noise"),
+    holder,
+    plainTable(task.tables.accuracy, `${id}-accuracy`, { id: `${id}-accuracy-table`, open: false }),
+    h("h3", { id: `${id}-gains-title` }, `Gain over ML at ${percent(task.level, 0)}`),
+    gainFigure(task, id),
+    plainTable(task.tables.gains, `${id}-gains`, { id: `${id}-gains-table` }),
+    h("details", { class: "numbers" }, h("summary", {}, "The findings in words"), said(task.sentences, "words")),
+  ];
+}
+
+function accuracyFigure(task, id, state, show) {
+  const series = task.curves.map((curve) => accuracySeries(curve, state.draws));
+  const gaining = task.curves.map((curve, i) => i).filter((i) => task.curves[i].reference !== null
+    && task.curves[i].reference !== i);
+  const of = gaining.includes(state.of) ? state.of : task.best ?? gaining.at(-1) ?? null;
+  const xs = series.flatMap((one) => one.x);
+  const clean = task.clean ? [{ y: task.clean[0], label: `no noise: ${percent(task.clean[0], 1)}` }] : [];
+  const chart = {
+    id: `${id}-accuracy`, title: `${task.title}: test accuracy against WNR`, xLabel: "weight-to-noise ratio, WNR (dB)",
+    yLabel: "test accuracy (%)", series, xTicks: xs, xDomain: widened(extent(xs), 0.02), yDomain: [0, 1.02],
+    asPercent: true, lines: clean,
+    overlay: (svg, x, y, shown) => drawGain(svg, x, y, shown, gainNow(series, of, state.level), state.level),
+    xName: (wnr) => `WNR ${plain(wnr)} dB`,
+    read: (one, i) => `${fixed(100 * one.y[i], 2)}${Number.isFinite(one.std[i]) ? ` ± ${fixed(100 * one.std[i], 2)}` : ""} %`
+      + (one.count[i] > 1 ? ` (${one.count[i]} draws)` : " (1 draw)"),
+  };
+  const level = h("input", { id: `${id}-level`, type: "range", min: 5, max: 99, step: 1,
+    value: Math.round(100 * state.level), onchange: (event) => {
+      state.level = Number(event.target.value) / 100;
+      show();
+      document.getElementById(`${id}-level`)?.focus();
+    }, oninput: (event) => { event.target.nextSibling.textContent = `${event.target.value} %`; } });
+  const controls = h("div", { class: "fields" },
+    gaining.length ? select(`${id}-of`, "Gain of", gaining.map((i) => ({ label: task.curves[i].label, value: i })), of,
+      (value) => { state.of = value; show(); }) : null,
+    h("label", { class: "field", for: `${id}-level` }, h("span", {}, "at an accuracy of"),
+      h("span", { class: "slide" }, level, h("output", {}, percent(state.level, 0)))),
+    task.curves.some((curve) => curve.draws && curve.numDraws > 1) ? h("label", { class: "tick" },
+      h("input", { id: `${id}-draws`, type: "checkbox", checked: state.draws, onchange: (event) => {
+        state.draws = event.target.checked;
+        show();
+        document.getElementById(`${id}-draws`)?.focus();
+      } }), "single draws") : null);
+  const numbers = () => ({
+    header: ["method", "wnr_db", "mean", "std", "draws"],
+    rows: task.curves.flatMap((curve) => curve.x.map((x, i) =>
+      [curve.label, x, real(curve.mean[i]), real(curve.std[i]), curve.count[i]])),
+  });
+  const caption = `Mean over noise draws; bands are ± one standard deviation. ${gainSentence(task, series, of, state.level)}`;
+  return chartFigure(chart, { caption, name: `${id}-accuracy`, numbers, controls });
+}
+
+function gainNow(series, of, level) {
+  if (of === null) return null;
+  const [ours, theirs] = [series[of], series[series[of].reference]];
+  return { ours, theirs, at: crossingOf(ours, level), from: crossingOf(theirs, level) };
+}
+
+function gainSentence(task, series, of, level) {
+  if (of === null) return "No ML curve was measured, so there is nothing to measure gains against.";
+  const { ours, theirs, at, from } = gainNow(series, of, level);
+  for (const [curve, place] of [[ours, at], [theirs, from]]) {
+    if (place === null) return `${curve.label} ${whyNot(curve, level)}, so there is no gain to mark.`;
+  }
+  const same = Math.abs(level - task.level) < 1e-9 && task.curves[of].gain;
+  const interval = same && same.low !== null ? `, 95 % interval ${same.interval}` : "";
+  return `At ${percent(level, 0)}, ${ours.label} needs ${fixed(Math.abs(from - at), 2)} dB ${from >= at ? "less" : "more"} `
+    + `WNR than ${theirs.label}${interval}.`;
+}
+
+function drawGain(svg, x, y, shown, gain, level) {
+  const at = y(level);
+  svg.append(s("line", { x1: x.range[0], x2: x.range[1], y1: at, y2: at, stroke: "var(--soft)", "stroke-dasharray": "1 4" }));
+  if (!gain || gain.at === null || gain.from === null) {
+    svg.append(s("text", { x: x.range[0] + 6, y: at - 6, fill: "var(--soft)", "font-size": 11.5, ...HALO }, percent(level, 0)));
+    return;
+  }
+  const [left, right] = [x(gain.at), x(gain.from)];
+  const way = Math.sign(right - left) || 1;
+  const arrow = s("g", { class: "gain", fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 });
+  arrow.append(s("path", { d: `M${left} ${at}H${right}` }));
+  if (Math.abs(right - left) > 10) {
+    arrow.append(s("path", { d: `M${left + 6 * way} ${at - 4}L${left} ${at}L${left + 6 * way} ${at + 4}` }));
+    arrow.append(s("path", { d: `M${right - 6 * way} ${at - 4}L${right} ${at}L${right - 6 * way} ${at + 4}` }));
+  }
+  svg.append(arrow);
+  const text = `${signed(gain.from - gain.at, 1)} dB at ${percent(level, 0)}`;
+  const place = quietPlace(shown, x, y, 7.6 * text.length, at, Math.min(left, right), Math.max(left, right));
+  svg.append(s("text", { class: "gain-text", ...place, "text-anchor": "middle", fill: "var(--ink)", "font-weight": 650, ...HALO }, text));
+}
+
+// Where a text of this width stands on the fewest curves: beside the arrow, or above or below its middle.
+function quietPlace(shown, x, y, wide, at, left, right) {
+  const middle = (left + right) / 2;
+  const places = [[left - 12 - wide / 2, at + 4], [right + 12 + wide / 2, at + 4], [middle, at - 9], [middle, at + 18],
+    [right + 12 + wide / 2, at - 9], [right + 12 + wide / 2, at + 18]];
+  const cost = ([px, py]) => {
+    if (px - wide / 2 < x.range[0] || px + wide / 2 > x.range[1]) return Infinity;
+    let hits = 0;
+    for (const series of shown) {
+      for (let step = 0; step <= 12; step += 1) {
+        const place = between(series, x.back(px - wide / 2 + (wide * step) / 12));
+        if (place !== null && Math.abs(y(place) - (py - 4)) < 12) hits += 1;
+      }
+    }
+    return hits;
+  };
+  const costs = places.map(cost);
+  const [px, py] = places[costs.indexOf(Math.min(...costs))];
+  return { x: Math.min(Math.max(px, x.range[0] + wide / 2), x.range[1] - wide / 2), y: py };
+}
+
+function between(series, at) {
+  for (let i = 0; i + 1 < series.x.length; i += 1) {
+    if (series.x[i] <= at && at <= series.x[i + 1]) {
+      const share = (at - series.x[i]) / (series.x[i + 1] - series.x[i]);
+      return series.y[i] + share * (series.y[i + 1] - series.y[i]);
+    }
+  }
+  return null;
+}
+
+// Gains as dots with their intervals, so that "which is better, and is it sure" takes one look.
+function gainFigure(task, id) {
+  const found = task.curves.filter((curve) => curve.gain && curve.gain.db !== null);
+  const never = task.curves.filter((curve) => curve.gain && curve.gain.db === null);
+  const lines = never.map((curve) => `${curve.label}: ${curve.gain.note}.`);
+  if (!found.length) return said(lines.length ? lines : ["No method has a gain to show: see the notes in the table."]);
+  const draw = (width) => {
+    const left = Math.min(width * 0.42, 20 + 7.2 * Math.max(...found.map((curve) => curve.label.length)));
+    const tall = 26 * found.length;
+    const ends = found.flatMap((c) => [c.gain.db, real(c.gain.low), real(c.gain.high), 0]).filter(Number.isFinite);
+    const x = linear(widened(extent(ends), 0.08), [left, width - 64]);
+    const svg = s("svg", { viewBox: `0 0 ${width} ${tall + 50}`, class: "chart", "font-size": 12.5 });
+    for (const tick of roundTicks(x.domain, (x.range[1] - left) / 60)) {
+      svg.append(s("line", { x1: x(tick), x2: x(tick), y1: 4, y2: tall + 8, stroke: tick ? "var(--grid)" : "var(--axis)" }));
+      svg.append(s("text", { x: x(tick), y: tall + 24, "text-anchor": "middle", fill: "var(--soft)" }, plain(tick)));
+    }
+    svg.append(s("text", { x: (left + width - 64) / 2, y: tall + 44, "text-anchor": "middle", fill: "var(--soft)" }, "gain over ML (dB)"));
+    found.forEach((curve, row) => drawGainRow(svg, curve, x, 18 + 26 * row, width));
+    return svg;
+  };
+  const stage = h("div", { class: "stage" });
+  new ResizeObserver(() => {
+    const svg = draw(Math.max(280, Math.round(stage.clientWidth || 900)));
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", "Gains over ML with intervals; the table below holds the numbers.");
+    stage.replaceChildren(svg);
+  }).observe(stage);
+  return h("figure", { id: `${id}-gains`, class: "card" }, stage, said(lines),
+    h("div", { class: "under" }, h("figcaption", {}, "Dots are gains of the mean curves; bars are paired bootstrap intervals over noise draws."),
+      figureButtons(`${id}-gains`, () => draw(760), null)));
+}
+
+function drawGainRow(svg, curve, x, y, width) {
+  const [low, high] = [real(curve.gain.low), real(curve.gain.high)];
+  svg.append(s("text", { x: x.range[0] - 12, y: y + 4, "text-anchor": "end", fill: textColour(curve.colour), "font-weight": 500 },
+    named(curve.label, s)));
+  if (!Number.isNaN(low)) {
+    const [from, to] = [Math.max(x(low), x.range[0]), Math.min(x(high), x.range[1] - 8)];
+    svg.append(s("line", { x1: from, x2: to, y1: y, y2: y, stroke: lineColour(curve.colour), "stroke-width": 4,
+      "stroke-linecap": "round", opacity: 0.35 }));
+    const open = high === Infinity ? [to, 1] : low === -Infinity ? [from, -1] : null;
+    if (open) svg.append(s("path", { d: `M${open[0] + open[1]} ${y - 5}l${6 * open[1]} 5l${-6 * open[1]} 5`, fill: "none",
+      stroke: lineColour(curve.colour), "stroke-width": 1.6 }));
+  }
+  svg.append(marker(curve, x(curve.gain.db), y, 1.1));
+  svg.append(s("text", { x: width - 4, y: y + 4, "text-anchor": "end", fill: "var(--ink)" }, signed(curve.gain.db, 2)));
+}

@@ -1,0 +1,90 @@
+// Colours: those of the printed figures in the light, lifted in the dark until they stand out as well.
+
+const DARK_PAPER = "#171a21";
+const LIGHT_PAPER = "#ffffff";
+
+function channels(hex) {
+  return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+}
+
+function hex(values) {
+  return `#${values.map((value) => Math.round(Math.min(255, Math.max(0, value))).toString(16).padStart(2, "0")).join("")}`;
+}
+
+function mix(one, other, share) {
+  const [a, b] = [channels(one), channels(other)];
+  return hex(a.map((value, at) => value + share * (b[at] - value)));
+}
+
+function luminance(colour) {
+  const [r, g, b] = channels(colour).map((value) => {
+    const part = value / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function contrast(one, other) {
+  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// The colour itself, or as much of black or white mixed in as the contrast needs.
+function against(colour, paper, ratio) {
+  const ink = luminance(paper) > 0.5 ? "#000000" : "#ffffff";
+  for (let share = 0; share < 1; share += 0.05) {
+    const found = mix(colour, ink, share);
+    if (contrast(found, paper) >= ratio) return found;
+  }
+  return ink;
+}
+
+function lineColour(colour) {
+  return `light-dark(${colour}, ${against(colour, DARK_PAPER, 4.5)})`;
+}
+
+function textColour(colour) {
+  return `light-dark(${against(colour, LIGHT_PAPER, 4.5)}, ${against(colour, DARK_PAPER, 6)})`;
+}
+
+// Cividis, sampled: even in lightness, and the same to readers with and without colour vision.
+const CIVIDIS = ["#00224e", "#0a316f", "#2f416b", "#48526b", "#5d626e", "#707173", "#848379", "#9b9577", "#b3a770",
+  "#ccbb63", "#e6cf51", "#fee838"];
+const VIRIDIS = ["#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151",
+  "#bddf26", "#fde725"];
+
+function shade(map, share) {
+  const place = Math.min(1, Math.max(0, share)) * (map.length - 1);
+  const low = Math.min(map.length - 2, Math.floor(place));
+  return mix(map[low], map[low + 1], place - low);
+}
+
+function isDark() {
+  const scheme = document.documentElement.style.colorScheme;
+  if (scheme === "dark" || scheme === "light") return scheme === "dark";
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+const DASHES = { "-": null, "--": "7 4", "-.": "8 3 2 3", ":": "2 3" };
+
+// Markers by the names that the printed figures use.
+const MARKERS = {
+  s: "M-4-4H4V4H-4Z", v: "M0 5L-5-4H5Z", "^": "M0-5L5 4H-5Z", "<": "M-5 0L4-5V5Z", ">": "M5 0L-4 5V-5Z",
+  D: "M0-5.5L5.5 0 0 5.5-5.5 0Z", d: "M0-6L3.6 0 0 6-3.6 0Z", p: "M0-5L4.8-1.5 2.9 4.1H-2.9L-4.8-1.5Z",
+  "*": "M0-6.5L1.6-2.1 6.2-2 2.5.8 3.8 5.3 0 2.6-3.8 5.3-2.5.8-6.2-2-1.6-2.1Z",
+  P: "M-1.8-5H1.8V-1.8H5V1.8H1.8V5H-1.8V1.8H-5V-1.8H-1.8Z",
+  X: "M-5-2.4L-2.4-5 0-2.6 2.4-5 5-2.4 2.6 0 5 2.4 2.4 5 0 2.6-2.4 5-5 2.4-2.6 0Z",
+  h: "M0-5L4.3-2.5V2.5L0 5-4.3 2.5V-2.5Z", H: "M-5 0L-2.5-4.3H2.5L5 0 2.5 4.3H-2.5Z",
+  8: "M-2-5H2L5-2V2L2 5H-2L-5 2V-2Z", 1: "M0 1L-4-4H4Z",
+};
+const DISC = "M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0-4.5 0Z";
+
+function marker(series, x, y, scale = 1) {
+  return s("path", {
+    d: MARKERS[series.marker] ?? DISC,
+    transform: `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${scale})`,
+    fill: series.hollow ? "var(--card)" : lineColour(series.colour),
+    stroke: series.hollow ? lineColour(series.colour) : "var(--card)",
+    "stroke-width": series.hollow ? 1.6 : 0.8,
+  });
+}

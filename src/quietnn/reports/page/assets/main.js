@@ -1,0 +1,157 @@
+// Unpack the numbers, put the page together, and in live mode keep it up to date.
+
+const live = document.documentElement.hasAttribute("data-live");
+
+async function unzip(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+function embedded() {
+  const text = atob(document.getElementById("data").textContent);
+  return unzip(Uint8Array.from(text, (letter) => letter.charCodeAt(0)));
+}
+
+// A part of the page: its place in the menu, the data it depends on, and how it is drawn.
+function parts(payload) {
+  const found = [];
+  const alone = payload.tasks.length === 1 && !payload.training.length && !payload.theory;
+  payload.tasks.forEach((task, at) => found.push({ id: `task-${at}`, name: task.title, data: task,
+    inside: alone ? taskMenu(task, `task-${at}`) : null, draw: () => taskSection(task, `task-${at}`, alone) }));
+  payload.training.forEach((task, at) => found.push({ id: `training-${at}`, name: `Training: ${task.title}`, data: task,
+    draw: () => trainingSection(task, `training-${at}`) }));
+  if (payload.theory) found.push({ id: "theory", name: "Theory", data: payload.theory, draw: () => theorySection(payload.theory, "theory") });
+  found.push({ id: "results", name: "All results", data: payload.results, draw: () => resultsSection(payload) });
+  found.push({ id: "ran", name: "What ran", data: [payload.runs, payload.command, payload.written], draw: () => ranSection(payload) });
+  return found;
+}
+
+// A page about one task has room for its parts in the menu.
+function taskMenu(task, id) {
+  return [["accuracy", "Accuracy", task.curves.length], ["gains", "Gains", task.curves.length],
+    ["surface", "Temperatures", task.surfaces.length], ["layers", "Layers", task.layers.length], ["cost", "Cost", 1]]
+    .filter(([, , there]) => there).map(([part, name]) => ({ id: `${id}-${part}-title`, name }));
+}
+
+function taskSection(task, id, alone) {
+  const cards = [];
+  if (task.headline) cards.push([task.headline.value, task.headline.text]);
+  if (task.clean) cards.push([percent(task.clean[0], 1), `accuracy without noise${task.clean[1] ? ` on ${task.clean[1].toLocaleString("en")} test examples` : ""}`]);
+  return [
+    h("h2", { class: alone ? "unseen" : null }, task.title),
+    cards.length ? h("div", { class: "cards" }, cards.map(([value, text], at) =>
+      h("p", { class: at || !task.headline ? "figure-card" : "figure-card main" }, h("strong", {}, value), " ", h("span", {}, named(text))))) : null,
+    said(task.notices),
+    task.curves.length ? accuracySection(task, id) : said(["Nothing was measured under noise yet."]),
+    surfaceSection(task, id),
+    layersSection(task, id),
+    h("h3", { id: `${id}-cost-title` }, "What each method costs"),
+    plainTable(task.tables.cost, `${id}-cost`, { id: `${id}-cost-table` }),
+  ].flat();
+}
+
+const shown = new Map();
+
+function render(payload) {
+  const focus = document.activeElement?.id;
+  document.title = payload.title;
+  document.querySelector("h1").textContent = payload.title;
+  document.getElementById("lead").replaceChildren(payload.lead);
+  document.getElementById("notices").replaceChildren(...[said(payload.notices)].filter(Boolean));
+  const wanted = parts(payload);
+  const body = document.getElementById("parts");
+  for (const part of wanted) {
+    const text = JSON.stringify(part.data);
+    const old = shown.get(part.id);
+    if (old?.text === text) {
+      body.append(old.node);
+      continue;
+    }
+    const node = h("section", { id: part.id }, part.draw());
+    if (old) old.node.replaceWith(node);
+    else body.append(node);
+    shown.set(part.id, { text, node });
+  }
+  for (const [id, { node }] of shown) {
+    if (wanted.some((part) => part.id === id)) continue;
+    node.remove();
+    shown.delete(id);
+  }
+  document.getElementById("menu").replaceChildren(...wanted.flatMap((part) => part.inside ?? [part])
+    .map((part) => h("a", { href: `#${part.id}` }, part.name)));
+  if (focus && document.activeElement === document.body) document.getElementById(focus)?.focus({ preventScroll: true });
+}
+
+function frame() {
+  const page = document.getElementById("page");
+  const title = page.querySelector("h1");
+  const themes = ["auto", "light", "dark"];
+  const theme = h("button", { type: "button", id: "theme", title: "Colours: as the system, light, dark" }, "◐ auto");
+  theme.addEventListener("click", () => {
+    const next = themes[(themes.indexOf(theme.dataset.theme ?? "auto") + 1) % 3];
+    theme.dataset.theme = next;
+    theme.textContent = `◐ ${next}`;
+    document.documentElement.style.colorScheme = next === "auto" ? "" : next;
+    dispatchEvent(new Event("themechange"));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
+  document.body.prepend(h("a", { class: "skip", href: "#results" }, "Skip to all results"),
+    h("header", { class: "bar" }, h("nav", { id: "menu", "aria-label": "Sections" }), theme));
+  page.replaceChildren(title, h("p", { id: "lead", class: "lead" }), h("div", { id: "live", role: "status" }),
+    h("div", { id: "notices" }), h("div", { id: "parts" }));
+  document.body.append(tip, spoken);
+}
+
+async function start() {
+  frame();
+  try {
+    render(await embedded());
+  } catch (error) {
+    document.getElementById("notices").replaceChildren(said([`This page could not be drawn: ${error.message}. The records themselves are unharmed.`]));
+    throw error;
+  } finally {
+    document.getElementById("page").setAttribute("aria-busy", "false");
+  }
+  performance.mark("drawn");
+  if (live) follow();
+}
+
+// The server tells the number of its latest state; the page asks for that state and redraws what changed.
+function follow() {
+  const place = document.getElementById("live");
+  let asking = false;
+  let again = false;
+  const refresh = async () => {
+    if (asking) {
+      again = true;
+      return;
+    }
+    asking = true;
+    try {
+      const answer = await fetch("data", { cache: "no-store" });
+      if (answer.ok) render(await unzip(await answer.arrayBuffer()));
+    } finally {
+      asking = false;
+      if (again) {
+        again = false;
+        refresh();
+      }
+    }
+  };
+  const events = new EventSource("events");
+  events.addEventListener("progress", (event) => showProgress(place, JSON.parse(event.data)));
+  events.addEventListener("changed", refresh);
+  events.addEventListener("error", () => {
+    place.replaceChildren(h("p", { class: "live lost" }, "Not connected: the server has stopped. What is shown stays."));
+  });
+}
+
+function showProgress(place, progress) {
+  const { done, total, left, note } = progress;
+  const bar = total ? h("progress", { max: total, value: done, "aria-label": "Records" }) : null;
+  const count = total ? `${done.toLocaleString("en")} of ${total.toLocaleString("en")} records` : `${done.toLocaleString("en")} records`;
+  const words = [count, left, note].filter(Boolean).join(" · ");
+  place.replaceChildren(h("p", { class: total && done >= total ? "live done" : "live" }, h("b", {}, total && done >= total ? "Finished" : "Live"), bar, h("span", {}, words)));
+}
+
+start();

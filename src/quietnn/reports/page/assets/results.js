@@ -1,0 +1,26 @@
+// Every record, and what made them.
+
+function resultsSection(payload) {
+  const parts = [h("h2", {}, "All results")];
+  payload.results.forEach((source, at) => {
+    const name = source.experiment.replaceAll("_", " ");
+    if (payload.results.length > 1) parts.push(h("h3", {}, name));
+    if (source.notice) parts.push(said([source.notice]));
+    parts.push(dataTable(source, `results-${at}`));
+  });
+  if (!payload.results.length) parts.push(said(["There are no records yet."]));
+  return parts;
+}
+
+function ranSection(payload) {
+  const parts = [h("h2", {}, "What ran")];
+  for (const run of payload.runs) {
+    parts.push(h("div", { class: "card" }, h("h3", { class: "first" }, run.name),
+      h("dl", {}, run.facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      run.config.length ? h("details", {}, h("summary", {}, "Configuration"),
+        h("pre", { tabindex: "0" }, run.config.map(([key, value]) => `${key} = ${value}`).join("\n"))) : null));
+  }
+  const page = [["command", payload.command], ["written", payload.written]].filter(([, value]) => value);
+  if (page.length) parts.push(h("dl", { class: "page" }, page.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
+  return parts;
+}

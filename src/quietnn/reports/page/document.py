@@ -1,0 +1,162 @@
+"""The page as one file: styles, scripts and the compressed numbers, and nothing fetched when it is read."""
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from quietnn.errors import InvalidConfig
+from quietnn.reports.analysis import Analysis
+from quietnn.reports.figures import write_whole
+from quietnn.reports.page.payload import analyse_inference, page_payload
+from quietnn.reports.runs import Run
+
+MOST_BYTES = 6_000_000
+"""A page stays below this: it is mailed, attached to reviews, opened on phones."""
+
+_THRIFT = ((200_000, 200_000), (60_000, 200_000), (20_000, 100_000), (5_000, 30_000), (2_000, 5_000))
+"""Points of surfaces and rows of records to keep, most first."""
+
+_SCRIPTS = (
+    "dom",
+    "save",
+    "colour",
+    "scale",
+    "tooltip",
+    "chart",
+    "mesh",
+    "heatmap",
+    "relief",
+    "dots",
+    "table",
+    "accuracy",
+    "surface",
+    "layers",
+    "training",
+    "theory",
+    "results",
+    "main",
+)
+"""The parts of the one script, in the order in which they build on each other."""
+
+
+def write_report(
+    path: Path, runs: Sequence[Run], *, level: float | None = None, written: str = "", command: str = ""
+) -> Path:
+    """Write the page of some runs in one step, whole or not at all, and return its path.
+
+    Args:
+        path: the file, by custom `report.html`.
+        runs: as `read_run` returns them.
+        level: the accuracy at which gains are read; by default the paper's.
+        written: when, as the caller tells it; left out if empty, so that the same records give the same page.
+        command: what the user typed.
+    """
+    write_whole(path, render_report(runs, level=level, written=written, command=command).encode())
+    return path
+
+
+def render_report(runs: Sequence[Run], *, level: float | None = None, written: str = "", command: str = "") -> str:
+    """The page of some runs as text."""
+    return render_analysis(runs, analyse_inference(runs, level=level), written=written, command=command)
+
+
+def render_analysis(runs: Sequence[Run], analysis: Analysis, *, written: str = "", command: str = "") -> str:
+    """The page of runs whose noisy inference was analysed already, thinned out until it is small enough.
+
+    Raises:
+        InvalidConfig: for records that no page holds.
+    """
+    for most_trials, most_rows in _THRIFT:
+        payload = page_payload(runs, analysis, most_trials=most_trials, most_rows=most_rows)
+        page = render_page(payload | {"written": written, "command": command})
+        if len(page) <= MOST_BYTES:
+            return page
+    raise InvalidConfig(
+        f"the page of {len(runs)} runs has {len(page):,} bytes even without its details, above {MOST_BYTES:,}; "
+        "give fewer runs to one page"
+    )
+
+
+def render_page(payload: Mapping[str, Any], *, live: bool = False) -> str:
+    """A payload as a page; a live one may also ask its own server for news."""
+    style, script = _style(), _script()
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:; "
+        f"connect-src '{'self' if live else 'none'}'; base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "title": html.escape(str(payload.get("title", "quietnn"))),
+        "style": style,
+        "script": script,
+        "data": pack(payload).decode("ascii"),
+        "live": " data-live" if live else "",
+        "fallback": _fallback(payload),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+
+
+def pack(payload: Mapping[str, Any]) -> bytes:
+    """A payload as compressed JSON in base64, the same bytes for the same numbers."""
+    return base64.b64encode(compress(payload))
+
+
+def compress(payload: Mapping[str, Any]) -> bytes:
+    """A payload as compressed JSON."""
+    text = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+
+
+def unpack(packed: bytes) -> dict[str, Any]:
+    """The payload that `pack` wrote."""
+    return unzip(base64.b64decode(packed))
+
+
+def unzip(compressed: bytes) -> dict[str, Any]:
+    """The payload that `compress` wrote."""
+    return dict(json.loads(gzip.decompress(compressed)))
+
+
+def _fallback(payload: Mapping[str, Any]) -> str:
+    """What a reader without scripts gets: the findings and the tables."""
+    parts = [f"<p>{html.escape(str(payload.get('lead', '')))}</p>"]
+    parts += [f"<p>{html.escape(line)}</p>" for line in payload.get("notices", ())]
+    for task in payload.get("tasks", ()):
+        parts.append(f"<h2>{html.escape(task['title'])}</h2>")
+        parts.append("<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in task["sentences"]) + "</ul>")
+        parts += [_html_table(task["tables"][name]) for name in ("accuracy", "gains", "cost")]
+    return "\n".join(parts)
+
+
+def _html_table(table: Mapping[str, Any]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in table["header"])
+    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table["rows"])
+    return f"<table><caption>{html.escape(table['caption'])}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def _digest(text: str) -> str:
+    """What a content security policy calls a text by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _style() -> str:
+    return _asset("page.css")
+
+
+@cache
+def _script() -> str:
+    parts = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
+
+
+def _asset(name: str) -> str:
+    return (files("quietnn.reports.page") / "assets" / name).read_text(encoding="utf-8")

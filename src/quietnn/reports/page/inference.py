@@ -1,0 +1,213 @@
+"""What the page shows of noisy inference: curves with their gains, searched surfaces, layers."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from quietnn.records import Record
+from quietnn.reports.analysis import CONFIDENCE, TaskAnalysis, sentences
+from quietnn.reports.curves import Curve
+from quietnn.reports.gains import Gain, crossing, percent
+from quietnn.reports.methods import is_oracle, style_of
+from quietnn.reports.page.numbers import short, table_payload
+from quietnn.reports.surface_figure import pole_of
+from quietnn.reports.tables import accuracy_table, cost_table, gain_table, interval_text
+from quietnn.reports.titles import counted, task_title
+from quietnn.units import db_to_ratio
+
+MOST_DRAWN = 20_000
+"""Single results that a task's chart offers to draw as dots; above it they would be a smear and megabytes."""
+
+
+def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
+    """One task as the page wants it.
+
+    Args:
+        task: its analysis.
+        most_trials: how many points of searched surfaces to keep; what is left out is said in `notices`.
+    """
+    surfaces, left_out = _surfaces(task.records, most_trials)
+    notices = [*_missing(task.curves), *left_out]
+    return {
+        "name": task.task,
+        "title": task_title(task.task),
+        "level": task.level,
+        "clean": list(task.clean) if task.clean else None,
+        "headline": _headline(task),
+        "sentences": sentences(task),
+        "notices": notices,
+        "best": task.best,
+        "curves": _curves(task),
+        "tables": {
+            "accuracy": table_payload(accuracy_table(task.curves)),
+            "gains": table_payload(gain_table(task.curves, task.gains, task.level, confidence=CONFIDENCE)),
+            "cost": table_payload(cost_table(task.records)),
+        },
+        "surfaces": surfaces,
+        "layers": _layers(task.records),
+    }
+
+
+def looks(methods: Sequence[str]) -> list[dict[str, Any]]:
+    """Name, colour, dash and marker for a list of methods; a repeat keeps its colour and changes its dash."""
+    dashes = ("-", "--", "-.", ":")
+    seen: dict[str, int] = defaultdict(int)
+    found = []
+    for method in methods:
+        style, variant = style_of(method), seen[method]
+        seen[method] += 1
+        dash = dashes[(dashes.index(style.line) + variant) % 4] if variant else style.line
+        hollow = is_oracle(method) or variant > 0
+        found.append({"colour": style.colour, "marker": style.marker, "dash": dash, "hollow": hollow})
+    return found
+
+
+def _headline(task: TaskAnalysis) -> dict[str, str] | None:
+    gain = None if task.best is None else task.gains[task.best]
+    if task.best is None or gain is None or gain.gain_db is None:
+        return None
+    interval = f"; {percent(CONFIDENCE)} interval {interval_text(gain)} dB" if gain.low is not None else ""
+    return {
+        "value": f"{gain.gain_db:+.1f} dB",
+        "text": f"{task.curves[task.best].label} over ML at {percent(task.level)} accuracy{interval}",
+    }
+
+
+def _curves(task: TaskAnalysis) -> list[dict[str, Any]]:
+    dots = sum(curve.accuracies.size for curve in task.curves) <= MOST_DRAWN
+    found = []
+    rows = zip(task.curves, task.gains, task.references, looks([curve.method for curve in task.curves]), strict=True)
+    for curve, gain, reference, look in rows:
+        at = crossing(curve, task.level)
+        found.append(
+            {
+                "method": curve.method,
+                "label": curve.label,
+                **look,
+                "oracle": is_oracle(curve.method),
+                "numDraws": curve.num_draws,
+                "x": short(curve.wnr_db),
+                "mean": short(curve.mean),
+                "std": short(curve.std),
+                "count": curve.counts.tolist(),
+                "draws": [short(row) for row in curve.accuracies] if dots else None,
+                "crossing": at.wnr_db,
+                "crossingNote": at.reason,
+                "reference": None if reference is None else task.curves.index(reference),
+                "gain": None if gain is None else _gain(gain),
+            }
+        )
+    return found
+
+
+def _gain(gain: Gain) -> dict[str, Any]:
+    return {
+        "db": gain.gain_db,
+        "low": None if gain.low is None else short([gain.low])[0],
+        "high": None if gain.high is None else short([gain.high])[0],
+        "interval": interval_text(gain),
+        "numDraws": gain.num_draws,
+        "note": gain.note,
+    }
+
+
+def _missing(curves: Sequence[Curve]) -> list[str]:
+    """What a reader would look for in vain: WNRs that one curve lacks, draws that another has, bands of one draw."""
+    wnrs = sorted({float(wnr) for curve in curves for wnr in curve.wnr_db})
+    said = []
+    for curve in curves:
+        lacking = [wnr for wnr in wnrs if wnr not in curve.wnr_db]
+        if lacking:
+            said.append(f"{curve.label} was not measured at {', '.join(f'{wnr:g}' for wnr in lacking)} dB.")
+        fewest = int(curve.counts.min())
+        if fewest < curve.num_draws:
+            said.append(f"{curve.label} has only {fewest} of {counted(curve.num_draws, 'draw')} at some WNRs.")
+    single = [curve.label for curve in curves if curve.num_draws == 1]
+    if single:
+        who = "Every curve" if len(single) == len(curves) else ", ".join(single)
+        said.append(f"{who} rests on one noise draw, so there is no band and no interval.")
+    return said
+
+
+def _surfaces(records: Sequence[Record], most_trials: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every searched surface, draw by draw, as long as there is room."""
+    tried = [record for record in records if record.get("trials") and math.isfinite(record["wnr_db"])]
+    tried.sort(key=lambda record: (int(record["draw"]), int(record.get("seed") or 0)))
+    kept: list[dict[str, Any]] = []
+    room = most_trials
+    for record in tried:
+        room -= len(record["trials"])
+        if room < 0:
+            break
+        kept.append(_surface(record))
+    left_out = len(tried) - len(kept)
+    notice = (
+        f"{counted(left_out, 'searched surface')} of {len(tried):,} left out to keep the page small; see the records."
+    )
+    return kept, [notice] if left_out else []
+
+
+def _surface(record: Record) -> dict[str, Any]:
+    columns = zip(*([*trial, None, None][:4] for trial in record["trials"]), strict=True)
+    chosen = record.get("lambda_prime")
+    return {
+        **_place(record),
+        "pole": pole_of(record),
+        "misjudged": record.get("noise_variance") != record.get("assumed_noise_variance"),
+        "chosen": None if chosen is None else [float(chosen), float(record.get("beta") or 0.0)],
+        "tuning": record.get("tuning_accuracy"),
+        "accuracy": record["accuracy"],
+        "numTest": record.get("num_test_examples"),
+        "trials": [short([math.nan if cell is None else cell for cell in column]) for column in columns],
+    }
+
+
+def _place(record: Record) -> dict[str, Any]:
+    method = record["method"]
+    return {
+        "method": method,
+        "label": style_of(method).label,
+        "oracle": is_oracle(method),
+        "run": str(record.get("run", "")),
+        "kappa": int(record.get("num_tuning_examples") or 0),
+        "wnr": float(record["wnr_db"]),
+        "draw": int(record["draw"]),
+    }
+
+
+def _layers(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The temperatures of layers: an entry for each method, run, tuning size and WNR, all draws inside."""
+    grouped: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.get("group_temperatures") and math.isfinite(record["wnr_db"]):
+            place = _place(record)
+            grouped[place["method"], place["run"], place["kappa"], place["wnr"]].append(record)
+    return [_layer_entry(found) for found in grouped.values()]
+
+
+def _layer_entry(records: Sequence[Record]) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for record in records for name in record["group_temperatures"]))
+    found: dict[str, list[list[Any]]] = {"wnrs": [], "lambdas": [], "betas": []}
+    for record in records:
+        pairs = [record["group_temperatures"].get(name) or (math.nan, math.nan) for name in names]
+        wnrs = record.get("group_wnr_db") or {}
+        found["wnrs"].append(short([_number(wnrs.get(name)) for name in names]))
+        found["lambdas"].append(short([_number(pair[0]) for pair in pairs]))
+        found["betas"].append(short([_number(pair[1]) for pair in pairs]))
+    place = _place(records[0])
+    poles = [_mean_pole(column) for column in zip(*found["wnrs"], strict=True)]
+    draws = [int(record["draw"]) for record in records]
+    return {**place, **looks([place["method"]])[0], "names": names, "draws": draws, **found, "poles": short(poles)}
+
+
+def _mean_pole(wnrs: Sequence[Any]) -> float:
+    """The mean over draws of `1 + eta` for one layer; NaN where no draw knows its WNR."""
+    known = [1 + db_to_ratio(wnr) for wnr in wnrs if isinstance(wnr, float) and math.isfinite(wnr)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
