@@ -2,19 +2,56 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
-from quietnn.experiments.engines import run_units
+from quietnn.experiments.engines import MakeWorker, run_units
 from quietnn.experiments.noisy_inference import EXTENDABLE, NoisyInference, key_of
 from quietnn.records import Record
 
 RECORDS = "records.jsonl"
 CONFIG = "config.json"
+
+OnRecord = Callable[[Record, int, int], None]
+"""Told about each new record, how many there are, and how many there will be."""
+
+
+class Experiment(Protocol):
+    """A frozen configuration that tells its records from those of another."""
+
+    @property
+    def digest(self) -> str:
+        """Names what decides the value of a record."""
+        ...
+
+
+class Piece(Protocol):
+    """A piece of work: one record for each of its methods."""
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that are still to do."""
+        ...
+
+    def keys(self) -> list[tuple[Any, ...]]:
+        """What `key_of` says of its records."""
+        ...
+
+    def without(self, done: set[tuple[Any, ...]]) -> Self:
+        """The part that is not done yet."""
+        ...
+
+
+AnyPiece = TypeVar("AnyPiece", bound=Piece)
+
+
+def ignore_record(record: Record, done: int, total: int) -> None:
+    """The callback of those who do not want to know."""
 
 
 def sweep(
@@ -26,7 +63,7 @@ def sweep(
     num_threads: int = 1,
     address: str | None = None,
     data_dir: Path | None = None,
-    on_record: Callable[[Record, int, int], None] = lambda record, done, total: None,
+    on_record: OnRecord = ignore_record,
 ) -> list[Record]:
     """Make every record of an experiment that the folder lacks, and return all of them.
 
@@ -43,17 +80,56 @@ def sweep(
         data_dir: where data sets and weights are.
         on_record: told about each new record, how many there are, and how many there will be.
     """
+    return run_missing(
+        config,
+        folder,
+        config.units(),
+        partial(config.worker, data_dir),
+        extendable=EXTENDABLE,
+        engine=engine,
+        num_workers=num_workers,
+        num_threads=num_threads,
+        address=address,
+        on_record=on_record,
+    )
+
+
+def run_missing(
+    config: Experiment,
+    folder: Path,
+    units: Sequence[AnyPiece],
+    make_worker: MakeWorker[AnyPiece],
+    *,
+    extendable: Collection[str],
+    engine: str = "processes",
+    num_workers: int = 2,
+    num_threads: int = 1,
+    address: str | None = None,
+    on_record: OnRecord = ignore_record,
+) -> list[Record]:
+    """Make the records of these units that the folder lacks, and return all that are in it; what `sweep` is made of.
+
+    Args:
+        config: the experiment, a frozen dataclass.
+        folder: where `records.jsonl` and `config.json` are kept.
+        units: the work.
+        make_worker: called once in each worker.
+        extendable: fields of the configuration that may change between two sittings.
+        engine: where units run, see `run_units`.
+        num_workers: worker processes or Ray actors.
+        num_threads: torch threads in each.
+        address: of an existing Ray cluster.
+        on_record: told about each new record.
+    """
     path = folder / RECORDS
     have = records.read(path)
-    _check_same_experiment(config, folder, have)
-    units = config.units()
+    _check_same_experiment(config, folder, have, extendable)
     wanted = {key for unit in units for key in unit.keys()}  # noqa: SIM118
     done = {key_of(record) for record in have}
     missing = [rest for unit in units if (rest := unit.without(done)).methods]
     if not missing:
         return have
     num_before = len(have)
-    make_worker = partial(config.worker, data_dir)
     for record in run_units(
         engine, make_worker, missing, num_workers=num_workers, num_threads=num_threads, address=address
     ):
@@ -67,13 +143,13 @@ def sweep(
     return have
 
 
-def _check_same_experiment(config: NoisyInference, folder: Path, have: list[Record]) -> None:
+def _check_same_experiment(config: Experiment, folder: Path, have: list[Record], extendable: Collection[str]) -> None:
     other = next((record for record in have if record.get("config") != config.digest), None)
     if other is None:
         return
     theirs = json.loads((folder / CONFIG).read_text()) if (folder / CONFIG).exists() else {}
     ours = to_mapping(config)
-    differ = [key for key in ours if key not in EXTENDABLE and key in theirs and theirs[key] != ours[key]]
+    differ = [key for key in ours if key not in extendable and key in theirs and theirs[key] != ours[key]]
     raise InvalidConfig(
         f"{folder} holds records of another configuration"
         + (f" ({', '.join(f'{key} was {theirs[key]!r}, is {ours[key]!r}' for key in differ[:3])})" if differ else "")
@@ -81,7 +157,7 @@ def _check_same_experiment(config: NoisyInference, folder: Path, have: list[Reco
     )
 
 
-def _write_config(config: NoisyInference, folder: Path) -> None:
+def _write_config(config: Experiment, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / (CONFIG + ".new")
     with beside.open("w") as file:

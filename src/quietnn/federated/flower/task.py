@@ -1,0 +1,159 @@
+"""What both apps of a run agree on: its settings, the task, who holds which examples."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from quietnn.channels.awgn import AWGN
+from quietnn.denoisers.affine import ML, MMSE
+from quietnn.errors import InvalidConfig, suggest, unknown_choice
+from quietnn.federated.aggregate import ScoreState
+from quietnn.federated.air import Air
+from quietnn.federated.carried import Carried
+from quietnn.federated.devices import DeviceData, LocalTraining, copy_state
+from quietnn.federated.estimators import Affine, Estimator, Tuned
+from quietnn.federated.partition import make_parts
+from quietnn.federated.rounds import Federation
+from quietnn.federated.tasks import FederatedTask, load_federated_task
+from quietnn.tasks.base import Examples, evaluate
+from quietnn.tuning.score import Score
+from quietnn.weights import Weights
+
+ESTIMATORS: dict[str, Estimator] = {
+    "ml": Affine(ML),
+    "mmse": Affine(MMSE),
+    "mmse_layerwise": Affine(MMSE, "layerwise"),
+    "mmse_pb": Tuned(),
+    "carried": Carried(),
+}
+"""How the server estimates the sum, by the name in the run configuration."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run, as both apps read it from Flower's run configuration (there with dashes: `num-rounds`).
+
+    Attributes:
+        task: one of `quietnn.federated.tasks.FEDERATED_TASKS`.
+        image_size: side of the images of CIFAR-10; 0 leaves them as they are.
+        data_dir: where data sets lie; empty for `$QUIETNN_DATA`.
+        partition: `sharded`, `even` or `dirichlet`.
+        num_devices: how many devices share the examples.
+        num_active: how many of them take part in a round.
+        num_rounds: how many rounds.
+        num_epochs: local epochs in a round.
+        batch_size: examples in a local step.
+        learning_rate: of the first round.
+        wnr_db: weights-to-noise ratio of the received sum; inf is a clean channel.
+        estimator: a name of `ESTIMATORS`.
+        num_validation_examples: for estimators that search.
+        seed: of everything.
+        folder: where the server keeps its rounds; empty keeps nothing.
+        round_timeout: seconds after which a round goes on without devices that have not answered.
+        patience: seconds to wait for devices before the first round.
+    """
+
+    task: str = "digits"
+    image_size: int = 0
+    data_dir: str = ""
+    partition: str = "sharded"
+    num_devices: int = 20
+    num_active: int = 4
+    num_rounds: int = 10
+    num_epochs: int = 5
+    batch_size: int = 50
+    learning_rate: float = 0.1
+    wnr_db: float = 0.0
+    estimator: str = "mmse_layerwise"
+    num_validation_examples: int = 100
+    seed: int = 0
+    folder: str = ""
+    round_timeout: float = 3600.0
+    patience: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Refuse an estimator that does not exist."""
+        if self.estimator not in ESTIMATORS:
+            raise unknown_choice("estimator", self.estimator, ESTIMATORS)
+
+    @classmethod
+    def from_run_config(cls, run_config: Mapping[str, Any]) -> "Settings":
+        """The settings in Flower's run configuration; keys that are not there keep their defaults.
+
+        >>> Settings.from_run_config({"num-rounds": 3, "wnr-db": -5}).wnr_db
+        -5.0
+
+        Raises:
+            InvalidConfig: if a key or the type of a value does not fit.
+        """
+        kinds = {field.name.replace("_", "-"): type(field.default) for field in dataclasses.fields(cls)}
+        values = {}
+        for key, value in run_config.items():
+            if key not in kinds:
+                raise InvalidConfig(f"unknown key {key!r} in the run configuration; {suggest(key, kinds)}")
+            if kinds[key] is float and type(value) is int:
+                value = float(value)
+            if type(value) is not kinds[key]:
+                raise InvalidConfig(f"{key} is {value!r} in the run configuration; give a {kinds[key].__name__}")
+            values[key.replace("-", "_")] = value
+        return cls(**values)
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this run from another; not where it is kept or how long it waits."""
+        elsewhere = {"data_dir", "folder", "round_timeout", "patience"}
+        return {key: value for key, value in dataclasses.asdict(self).items() if key not in elsewhere}
+
+    def load_task(self) -> FederatedTask:
+        """The network and the data."""
+        data_dir = Path(self.data_dir) if self.data_dir else None
+        return load_federated_task(self.task, image_size=self.image_size or None, data_dir=data_dir)
+
+    def training(self) -> LocalTraining:
+        """How a device trains."""
+        return LocalTraining(self.num_rounds, self.num_epochs, self.batch_size, self.learning_rate)
+
+    def device_data(self, task: FederatedTask) -> dict[int, DeviceData]:
+        """The examples of every device, by the number that is its node's `partition-id`."""
+        return task.devices(make_parts(self.partition, task.labels, self.num_devices, seed=self.seed))
+
+    def federation(self, task: FederatedTask, devices: Mapping[int, DeviceData]) -> Federation:
+        """What stays the same from round to round; the in-process simulator takes the same object."""
+        validation = task.validation(self.num_validation_examples, seed=self.seed)
+        return Federation(
+            devices=devices,
+            training=self.training(),
+            air=Air(AWGN(wnr_db=self.wnr_db)),
+            estimator=ESTIMATORS[self.estimator],
+            num_active=self.num_active,
+            seed=self.seed,
+            score=score_on(task, validation) if isinstance(ESTIMATORS[self.estimator], Tuned) else None,
+        )
+
+
+def elsewhere(num_devices: int) -> dict[int, DeviceData]:
+    """Devices whose examples are not here: all that a server may know of them."""
+    nothing = DeviceData(torch.empty(0), torch.empty(0, dtype=torch.long), lambda inputs: inputs)
+    return dict.fromkeys(range(num_devices), nothing)
+
+
+def score_on(task: FederatedTask, examples: Examples) -> ScoreState:
+    """Judges a state dict on examples, in a network of its own."""
+    model = task.fresh_model(0)
+
+    def score(state: Weights) -> Score:
+        copy_state(model, state)
+        return evaluate(model.eval(), examples)
+
+    return score
+
+
+def single_thread_if_told() -> None:
+    """Keep to the threads that OMP_NUM_THREADS grants; several nodes on one machine get in each other's way."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told) > 0:
+        torch.set_num_threads(int(told))
