@@ -105,7 +105,7 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
         _put(cells[key], place, float(record["accuracy"]), record)
     owners = _merge_same(cells)
     labels = _labels(list(owners))
-    ordered = sorted(owners, key=lambda key: (rank(key[0]), key[1], key[2]))
+    ordered = sorted(owners, key=lambda key: (rank(key[0]), key[2], key[1]))
     return tuple(_assemble(key[0], labels[key], owners[key], cells[key]) for key in ordered)
 
 

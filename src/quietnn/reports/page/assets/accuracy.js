@@ -33,7 +33,8 @@ function accuracySection(task, id) {
   const holder = h("div", {});
   const show = () => {
     choose(key, state);
-    holder.replaceChildren(accuracyFigure(task, id, state, show));
+    const single = unique(task.curves.flatMap((curve) => curve.x)).length === 1;
+    holder.replaceChildren(single ? singleFigure(task, id) : accuracyFigure(task, id, state, show));
   };
   show();
   return [
@@ -87,6 +88,26 @@ function accuracyFigure(task, id, state, show) {
   });
   const caption = `Mean over noise draws; bands are ± one standard deviation. ${gainSentence(task, series, of, state.level)}`;
   return chartFigure(chart, { caption, name: `${id}-accuracy`, numbers, controls });
+}
+
+// At one WNR there are no curves: a row for each method says more.
+function singleFigure(task, id) {
+  const draws = Math.max(...task.curves.map((curve) => curve.numDraws));
+  const value = (curve, draw) => 100 * real(curve.draws ? curve.draws[draw]?.[0] : draw ? null : curve.mean[0]);
+  const wnr = plain(task.curves[0].x[0]);
+  const plot = {
+    names: task.curves.map((curve) => curve.label), styles: task.curves, title: `${task.title}: test accuracy at ${wnr} dB`,
+    panels: [{ label: "test accuracy (%)", line: task.clean ? 100 * task.clean[0] : 100, lineName: task.clean ? "no noise" : "",
+      values: Array.from({ length: draws }, (_, draw) => task.curves.map((curve) => value(curve, draw))) }],
+    read: (row) => [{ label: "accuracy", value: percent(task.curves[row].mean[0], 2) },
+      { label: "standard deviation", value: fixed(100 * real(task.curves[row].std[0]), 2) },
+      { label: "draws", value: String(task.curves[row].count[0]) }],
+  };
+  const numbers = () => ({ header: ["method", "wnr_db", "mean", "std", "draws"], rows: task.curves.map((curve) =>
+    [curve.label, curve.x[0], real(curve.mean[0]), real(curve.std[0]), curve.count[0]]) });
+  const caption = `Measured at ${wnr} dB alone, so there are rows and no curves. Small dots are draws, large ones means.`;
+  return h("figure", { id: `${id}-accuracy`, class: "card" }, dotsStage(plot),
+    h("div", { class: "under" }, h("figcaption", {}, caption), figureButtons(`${id}-accuracy`, () => drawDots(plot, 760), numbers)));
 }
 
 function gainNow(series, of, level) {
@@ -163,8 +184,8 @@ function between(series, at) {
 function gainFigure(task, id) {
   const found = task.curves.filter((curve) => curve.gain && curve.gain.db !== null);
   const never = task.curves.filter((curve) => curve.gain && curve.gain.db === null);
-  const lines = never.map((curve) => `${curve.label}: ${curve.gain.note}.`);
-  if (!found.length) return said(lines.length ? lines : ["No method has a gain to show: see the notes in the table."]);
+  const lines = never.length ? [`No gain to mark for ${never.map((curve) => curve.label).join(", ")}: the table says why.`] : [];
+  if (!found.length) return said(["No method has a gain to mark here: the table says why."]);
   const draw = (width) => {
     const left = Math.min(width * 0.42, 20 + 7.2 * Math.max(...found.map((curve) => curve.label.length)));
     const tall = 26 * found.length;

@@ -8,8 +8,8 @@ const WIDE = 620;
 
 function drawChart(chart, width, height, hidden = new Set()) {
   const shown = chart.series.filter((series) => !hidden.has(series.label));
-  const labelled = width >= WIDE && shown.length > 1 && !chart.noLabels;
-  const margin = { ...MARGIN, right: labelled ? 12 + labelWidth(shown) : MARGIN.right };
+  const labelled = width >= WIDE && shown.length > 1 && shown.length <= 20;
+  const margin = { ...MARGIN, right: labelled ? 12 + labelWidth(shown, width) : MARGIN.right };
   const x = linear(chart.xDomain, [margin.left, width - margin.right]);
   const y = linear(chart.yDomain, [height - margin.bottom, margin.top]);
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", "font-size": 12.5 });
@@ -20,7 +20,7 @@ function drawChart(chart, width, height, hidden = new Set()) {
   svg.append(s("clipPath", { id: clip }, s("rect", {
     x: x.range[0] - 8, y: margin.top - 8, width: x.range[1] - x.range[0] + 16, height: y.range[0] - margin.top + 16 })));
   const inside = s("g", { "clip-path": `url(#${clip})` });
-  for (const series of shown) drawBand(inside, series, x, y);
+  for (const series of shown) drawBand(inside, series, x, y, shown.length > 8 ? 0.06 : 0.14);
   for (const series of shown) drawSeries(inside, series, x, y);
   svg.append(inside);
   if (labelled) drawLabels(svg, shown, x, y, margin);
@@ -28,8 +28,8 @@ function drawChart(chart, width, height, hidden = new Set()) {
   return { svg, x, y, shown };
 }
 
-function labelWidth(shown) {
-  return Math.min(210, 26 + 7.1 * Math.max(...shown.filter((one) => !one.silent).map((one) => one.label.length), 4));
+function labelWidth(shown, width) {
+  return Math.min(0.34 * width, 26 + 7.1 * Math.max(...shown.filter((one) => !one.silent).map((one) => one.label.length), 4));
 }
 
 function drawAxes(svg, chart, x, y, width, height, margin) {
@@ -91,13 +91,13 @@ function path(points) {
   return found;
 }
 
-function drawBand(svg, series, x, y) {
+function drawBand(svg, series, x, y, opacity) {
   if (!series.low) return;
   const upper = series.x.map((at, i) => [x(at), y(series.high[i])]);
   const lower = series.x.map((at, i) => [x(at), y(series.low[i])]).reverse();
   const outline = [...upper, ...lower].filter(([, place]) => Number.isFinite(place));
   if (outline.length < 3) return;
-  svg.append(s("path", { d: `${path(outline)}Z`, fill: lineColour(series.colour), opacity: 0.14, class: "band" }));
+  svg.append(s("path", { d: `${path(outline)}Z`, fill: lineColour(series.colour), opacity, class: "band" }));
 }
 
 function drawSeries(svg, series, x, y) {
@@ -136,7 +136,8 @@ function drawLabels(svg, shown, x, y, margin) {
     svg.append(s("path", {
       d: `M${ends[i].x + 6} ${ends[i].y}L${left - 10} ${places[i]}H${left - 4}`,
       fill: "none", stroke: lineColour(series.colour), "stroke-width": 0.9, opacity: 0.6 }));
-    svg.append(s("text", { x: left, y: places[i] + 4, fill: textColour(series.colour), "font-weight": 500 },
+    svg.append(s("text", { x: left, y: places[i] + 4, fill: textColour(series.colour), "font-weight": 500,
+      "font-size": named_.length > 12 ? 11 : null },
       named(series.label, s)));
   });
 }

@@ -25,7 +25,7 @@ function drawDots(plot, width) {
 
 function writeRows(svg, names, left, top) {
   names.forEach((name, row) => {
-    svg.append(s("text", { x: left - 10, y: top + (row + 0.5) * ROW + 4, "text-anchor": "end", fill: "var(--ink)" }, name));
+    svg.append(s("text", { x: left - 10, y: top + (row + 0.5) * ROW + 4, "text-anchor": "end", fill: "var(--ink)" }, named(name, s)));
   });
 }
 
@@ -57,10 +57,11 @@ function drawRow(svg, plot, panel, x, row, y) {
   } else if (Number.isFinite(limit)) {
     svg.append(s("path", { d: `M${x.range[1] - 5} ${y - 4}l5 4-5 4`, fill: "none", stroke: "var(--soft)", "stroke-width": 1.4 }));
   }
-  for (const value of values) {
-    svg.append(s("circle", { cx: x(value), cy: y, r: 2.4, fill: lineColour(plot.colour), opacity: 0.4 }));
+  const style = plot.styles?.[row] ?? plot;
+  for (const value of values.length > 1 ? values : []) {
+    svg.append(s("circle", { cx: x(value), cy: y, r: 2.4, fill: lineColour(style.colour), opacity: 0.4 }));
   }
-  if (values.length) svg.append(marker(plot, x(mean(values)), y, 0.95));
+  if (values.length) svg.append(marker(style, x(mean(values)), y, 0.95));
 }
 
 function mean(values) {

@@ -130,16 +130,26 @@ function drawSurfaceAxes(svg, surface, x, y, height) {
   svg.append(axes);
 }
 
+// The first of four corners of a point where its name meets neither another name nor another point.
+function freeCorner(label, px, py, x, y, taken) {
+  const wide = 8 * label.length;
+  const corners = [[px + 9, py - 17], [px + 9, py + 5], [px - 9 - wide, py - 17], [px - 9 - wide, py + 5]];
+  const free = corners.find(([left, top]) => left > x.range[0] && left + wide < x.range[1] && top > y.range[1]
+    && taken.every(([l, t, w]) => left + wide < l || l + w < left || top + 14 < t || t + 14 < top)) ?? corners[0];
+  taken.push([...free, wide]);
+  return free;
+}
+
 function drawMarks(svg, surface, x, y) {
+  const taken = surface.marks.map((mark) => [x(mark.x) - 6, y(mark.y) - 6, 12]);
   for (const mark of surface.marks) {
     const [px, py] = [x(mark.x), y(mark.y)];
     if (px < x.range[0] || px > x.range[1] || py > y.range[0] || py < y.range[1]) continue;
     const group = s("g", { class: "mark" });
     group.append(s("path", { d: MARKERS[mark.marker] ?? DISC, transform: `translate(${px} ${py}) scale(1.35)`,
       fill: mark.colour, stroke: "#ffffff", "stroke-width": 1 }));
-    const flip = px > x.range[1] - 70;
-    group.append(s("text", { x: px + (flip ? -10 : 10), y: py + (mark.lower ? 17 : -7), "font-weight": 600,
-      "text-anchor": flip ? "end" : "start", fill: "#ffffff", stroke: "#1b1f27", "stroke-width": 3,
+    const [left, top] = freeCorner(mark.label, px, py, x, y, taken);
+    group.append(s("text", { x: left, y: top + 11, "font-weight": 600, fill: "#ffffff", stroke: "#1b1f27", "stroke-width": 3,
       "paint-order": "stroke", "stroke-linejoin": "round" }, mark.label));
     svg.append(group);
   }

@@ -72,7 +72,7 @@ function temperatureSurface(task, one, id) {
   const points = lambdas.map((x, i) => ({ x, y: betas[i], z: real(accuracies[i]), loss: real(losses[i]) }));
   const at = (x, y) => points.findLast((point) => Math.abs(point.x - x) < 1e-6 && Math.abs(point.y - y) < 1e-6)?.z ?? NaN;
   const marks = [{ x: 1, y: 0, label: "ML", marker: "s" }, { x: 0, y: 0, label: "MMSE", marker: "v" }];
-  if (one.chosen) marks.push({ x: one.chosen[0], y: one.chosen[1], label: "chosen", marker: "*", lower: true });
+  if (one.chosen) marks.push({ x: one.chosen[0], y: one.chosen[1], label: "chosen", marker: "*" });
   for (const mark of marks) Object.assign(mark, { colour: NAMED[mark.label], z: at(mark.x, mark.y) });
   const rivals = task.surfaces.filter((other) => other.wnr === one.wnr).flatMap((other) => other.trials[2].map(real));
   const levels = bandLevels(extent(rivals), 16);

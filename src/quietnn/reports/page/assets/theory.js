@@ -15,7 +15,7 @@ function theorySection(theory, id) {
 function relationFigure(theory, id) {
   const curve = theory.relation;
   const colours = ["#0072B2", "#009E73", "#000000", "#D55E00"];
-  const series = [{ label: "θ(λ′)", colour: "#555555", dash: "-", x: curve.lambda_prime, y: curve.theta },
+  const series = [{ label: "θ(λ′)", colour: "#555555", dash: "-", silent: true, x: curve.lambda_prime, y: curve.theta },
     ...theory.estimators.map((one, i) => ({ label: `${one.name}, ${one.region}`, colour: colours[i % 4], marker: "o", noLine: true,
       x: [one.lambda_prime], y: [one.theta] }))];
   const chart = { id: `${id}-relation`, title: "The multiplier theta along lambda prime", xLabel: "λ′", yLabel: "multiplier θ", series,
@@ -43,16 +43,15 @@ function errorFigure(theory, id, state, show) {
   const one = theory.surfaces[state.at];
   const points = one.theta.flatMap((x, i) => one.rho.map((y, j) => ({ x, y, z: one.error[i][j] })));
   const lowest = extent(points.map((point) => point.z))[0];
-  const top = lowest * 12;
-  const levels = Array.from({ length: 13 }, (_, i) => lowest * (top / lowest) ** (i / 12));
+  const levels = preferred(lowest, lowest * 12);
+  const top = levels.at(-1);
   const share = (z) => Math.log(Math.max(z, lowest) / lowest) / Math.log(top / lowest);
   const surface = {
     id: `${id}-error-map`, points, mesh: surfaceMesh(points), levels, pole: null, regions: false, smooth: true, rise: share,
     title: one.label, xLabel: "multiplier θ", yLabel: "offset ρ", xShort: "θ", yShort: "ρ", zLabel: "expected squared error",
     zText: (z) => plain(z, 3), colour: (z) => shade(VIRIDIS, share(z)),
     marks: one.points.map((point) => ({ x: point.theta, y: point.rho, z: point.error, label: point.name,
-      marker: point.point_kind === "saddle" ? "X" : point.name === "ML" ? "s" : "o", colour: point.name === "ML" ? "#000000" : "#D55E00",
-      lower: /optimum/.test(point.name) && /exact/.test(point.name) })),
+      marker: point.point_kind === "saddle" ? "X" : point.name === "ML" ? "s" : "o", colour: point.name === "ML" ? "#000000" : "#D55E00" })),
     read: (point) => ({ title: `θ ${plain(point.x)}, ρ ${plain(point.y)}`, rows: [{ label: "error", value: plain(point.z, 5) }] }),
   };
   const relief = reliefStage(surface);
@@ -70,6 +69,18 @@ function errorFigure(theory, id, state, show) {
   return h("figure", { id: `${id}-errors`, class: "card" }, h("div", { class: "fields" }, control),
     h("div", { class: "pair" }, surfaceStage(surface), relief),
     h("div", { class: "under" }, h("figcaption", {}, `Lowest ${plain(lowest)}; colours are logarithmic up to ${plain(top, 3)}.`), buttons), numbered);
+}
+
+// Round numbers in even ratios, from the last one below `low` to the first one above `high`.
+function preferred(low, high) {
+  const steps = [1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8];
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+    for (const step of steps) found.push(Number((step * 10 ** power).toPrecision(3)));
+  }
+  const first = found.findLastIndex((value) => value <= low);
+  const last = found.findIndex((value) => value >= high);
+  return found.slice(Math.max(0, first), last + 1);
 }
 
 const C_FORMS = [["exact", "-", "exact"], ["printed", "--", "paper (eq. 31)"], ["leading", ":", "corrected order c²"]];

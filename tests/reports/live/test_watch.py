@@ -1,0 +1,87 @@
+"""Run folders looked at again and again."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quietnn import records as store
+from quietnn.errors import InvalidConfig
+from quietnn.records import Record
+from quietnn.reports.live.watch import Watch
+from quietnn.reports.page.document import unzip
+
+Make = Callable[..., list[Record]]
+Write = Callable[..., Path]
+
+
+class Clock:
+    """Time that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_look_sees_new_records_and_nothing_else(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    found = make_records(num_draws=1, methods=("ml", "mmse"), with_trials=False)
+    folder = write_run(tmp_path / "run", found[:-1])
+    watch = Watch([folder])
+    assert watch.look()
+    assert not watch.look()
+    assert unzip(watch.payload)["results"][0]["numRows"] == len(found) - 1
+    store.append(folder / "records.jsonl", found[-1:])
+    assert watch.look()
+    assert unzip(watch.payload)["results"][0]["numRows"] == len(found)
+
+
+def test_a_folder_that_is_not_there_yet_is_waited_for(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    watch = Watch([tmp_path / "later"])
+    assert watch.look()
+    assert unzip(watch.payload)["notices"] == ["later holds no records yet."]
+    write_run(tmp_path / "later", make_records(num_draws=1, methods=("ml",), with_trials=False))
+    assert watch.look()
+    assert unzip(watch.payload)["tasks"][0]["name"] == "digits"
+
+
+def test_time_left_follows_the_pace_of_work(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    found = make_records(num_draws=2, wnrs=(-6.0,), methods=("ml", "mmse_pb_layerwise"))
+    clean, ml0, slow0, ml1, slow1 = found
+    config = {"wnr_db": [-6.0], "num_draws": 2, "methods": ["ml", "mmse_pb_layerwise"]}
+    folder = write_run(tmp_path / "run", [clean, ml0], **config)
+    clock = Clock()
+    watch = Watch([folder], clock=clock)
+    watch.look()
+    progress = watch.progress()
+    assert (progress.done, progress.total) == (2, 5)
+    assert progress.left == "time left is known after the next record"
+    clock.now += 84.0
+    store.append(folder / "records.jsonl", [slow0])
+    watch.look()
+    # The slow record took 84 s for its 4.2; what is left weighs 4.2 + 0.02.
+    assert watch.progress().left == "about 84 s left"
+    clock.now += 300.0
+    assert watch.progress().note == "last record 5 min ago"
+    store.append(folder / "records.jsonl", [ml1, slow1])
+    watch.look()
+    assert (watch.progress().left, watch.progress().note) == ("", "")
+
+
+def test_without_a_plan_only_the_count_is_known(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", make_records(num_draws=1, methods=("ml",)))
+    (folder / "config.json").unlink()
+    watch = Watch([folder])
+    watch.look()
+    assert watch.progress().total is None
+
+
+def test_a_broken_record_leaves_what_was_read(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", make_records(num_draws=1, methods=("ml",)))
+    watch = Watch([folder])
+    watch.look()
+    before = watch.payload
+    store.append(folder / "records.jsonl", [{"method": "ml", "wnr_db": 0.0, "draw": 0, "accuracy": 60}])
+    with pytest.raises(InvalidConfig, match="between 0 and 1"):
+        watch.look()
+    assert watch.payload == before
