@@ -1,0 +1,90 @@
+"""Phase-change and resistive memory: gain and noise as predicted, drift and its compensation."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from quietnn.channels.conductance import predict, store
+from quietnn.channels.moments import ErrorMoments, weight_points
+from quietnn.channels.pcm import PCM
+from quietnn.channels.reram import SPREADS, ReRAM
+from quietnn.errors import InvalidConfig
+from quietnn.noise import mean_of
+
+DAY = 86_400.0
+DEVICES = [PCM(0.0), PCM(3600.0), PCM(365 * DAY), PCM(DAY, compensate=False), *(ReRAM(time) for time in SPREADS)]
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=str)
+def test_gain_and_noise_are_as_predicted(device: PCM | ReRAM, shapes: dict[str, Tensor]) -> None:
+    observation = device.transmit(shapes, seed=1)
+    assert isinstance(observation.noise_variance, dict)
+    assert isinstance(observation.gain, dict)
+    for name, tensor in shapes.items():
+        measured = ErrorMoments.of(tensor, observation.received[name])
+        assert observation.gain[name] == pytest.approx(measured.gain, rel=0.02)
+        assert mean_of(observation.noise_variance[name]) == pytest.approx(measured.noise_variance, rel=0.05)
+
+
+@pytest.mark.parametrize("device", [PCM(3600.0), ReRAM(1.0)], ids=str)
+def test_a_few_quantiles_of_the_weights_predict_it_too(device: PCM | ReRAM, shapes: dict[str, Tensor]) -> None:
+    for name, tensor in shapes.items():
+        measured = ErrorMoments.of(tensor, store(device, tensor, seed=2, name=name).read)
+        predicted = predict(device, tensor, weight_points(tensor))
+        assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
+
+
+def test_drift_shrinks_the_weights_and_compensation_restores_them(shapes: dict[str, Tensor]) -> None:
+    shrunk = PCM(365 * DAY, compensate=False).transmit(shapes, seed=0)
+    mended = PCM(365 * DAY).transmit(shapes, seed=0)
+    for name, tensor in shapes.items():
+        assert ErrorMoments.of(tensor, shrunk.received[name]).gain < 0.6
+        assert ErrorMoments.of(tensor, mended.received[name]).gain == pytest.approx(1.0, abs=0.08)
+        kept = shrunk.received[name] != 0
+        ratio = mended.received[name][kept] / shrunk.received[name][kept]
+        assert float(ratio.max()) == pytest.approx(float(ratio.min()), rel=1e-4)
+
+
+def test_noise_grows_with_time(shapes: dict[str, Tensor]) -> None:
+    for times in ((0.0, 3600.0, DAY, 365 * DAY),):
+        noises = [predict(PCM(time), shapes["gaussian"]).noise_variance for time in times]
+        assert noises == sorted(noises)
+    assert (
+        predict(ReRAM(DAY), shapes["gaussian"]).noise_variance > predict(ReRAM(1.0), shapes["gaussian"]).noise_variance
+    )
+
+
+def test_the_error_of_writing_depends_on_the_conductance() -> None:
+    """sigma(0) = 0.26 uS, sigma(g_max) = 1.06 uS of 25 uS; the device at zero loses the negative half of its error."""
+    weights = torch.tensor([1.0, 0.5]).repeat_interleave(200_000)
+    device = PCM(0.0, reading=0.0)
+    read = store(device, weights, seed=0, name="w").read
+    for place, target in ((slice(0, 200_000), 1.0), (slice(200_000, None), 0.5)):
+        sigma = (0.26348 + 1.9650 * target - 1.1731 * target**2) / 25
+        at_zero = 0.26348**2 / 25**2 * (0.5 - 1 / (2 * torch.pi))
+        assert float(read[place].var()) == pytest.approx(sigma**2 + at_zero, rel=0.02)
+        assert float(read[place].mean()) == pytest.approx(target - 0.26348 / 25 / (2 * torch.pi) ** 0.5, rel=0.002)
+
+
+def test_the_noise_of_a_tensor_does_not_depend_on_its_company(shapes: dict[str, Tensor]) -> None:
+    alone = PCM(60.0).transmit({"gaussian": shapes["gaussian"]}, seed=4).received["gaussian"]
+    assert torch.equal(PCM(60.0).transmit(shapes, seed=4).received["gaussian"], alone)
+    assert not torch.equal(PCM(60.0).transmit(shapes, seed=5).received["gaussian"], alone)
+
+
+def test_zeros_stay_and_types_too() -> None:
+    weights = {"zeros": torch.zeros(4), "half": torch.randn(10).half()}
+    for device in (PCM(3600.0), ReRAM()):
+        observation = device.transmit(weights, seed=0)
+        assert torch.equal(observation.received["zeros"], weights["zeros"])
+        assert observation.received["half"].dtype == torch.float16
+
+
+def test_bad_settings_are_refused() -> None:
+    for change in ({"seconds": -1.0}, {"programming": -1.0}, {"seconds": float("inf")}):
+        with pytest.raises(InvalidConfig):
+            dataclasses.replace(PCM(0.0), **change)
+    with pytest.raises(InvalidConfig, match="86400"):
+        ReRAM(3600.0)
