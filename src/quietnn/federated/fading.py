@@ -17,6 +17,9 @@ from torch import Tensor
 from quietnn.errors import InvalidConfig
 from quietnn.federated.seeds import generator_for
 
+MIN_MEAN_GAIN = 1e-6
+"""Below this, dividing by the mean gain would turn one lucky device into an explosion."""
+
 
 class Gains(Protocol):
     """A piece of the channel between the devices and the server."""
@@ -84,6 +87,11 @@ class ChannelInversion:
             raise InvalidConfig(f"csi_error is {self.csi_error}; it is a share of the channel's power, from 0 up to 1")
         if not self.power_cap > 0:
             raise InvalidConfig(f"power_cap is {self.power_cap}; it must be above 0, or inf for no cap")
+        if self.mean < MIN_MEAN_GAIN:
+            raise InvalidConfig(
+                f"with a power_cap of {self.power_cap} a device sends with probability {self.mean:.1g}; "
+                "a federation needs more, raise the cap to 0.1 or above"
+            )
         if self.csi_error and math.isinf(self.power_cap):
             raise InvalidConfig(
                 f"inverting a channel known up to an error of {self.csi_error} gives noise of infinite variance; "
@@ -150,13 +158,14 @@ class Dropout:
 
     def draw(self, num_entries: int, *, device: int, round_number: int, seed: int) -> "float | Tensor":
         """One for what arrives, zero for what does not."""
-        vanishes, where = torch.rand(2, generator=generator_for(seed, "dropout", device, round_number)).tolist()
-        if vanishes >= self.probability:
+        generator = generator_for(seed, "dropout", device, round_number)
+        if float(torch.rand((), generator=generator)) >= self.probability:
             return 1.0
-        (start,) = torch.randint(num_entries, (1,), generator=generator_for(seed, "cycle", round_number)).tolist()
+        num_sent = int(torch.randint(num_entries + 1, (), generator=generator))
+        start = int(torch.randint(num_entries, (), generator=generator_for(seed, "cycle", round_number)))
         arrived = torch.zeros(num_entries)
-        arrived[: int(where * num_entries)] = 1.0
-        return arrived.roll(int(start))
+        arrived[:num_sent] = 1.0
+        return arrived.roll(start)
 
 
 def exponential_integral(x: float) -> float:
