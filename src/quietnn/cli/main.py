@@ -12,6 +12,7 @@ from quietnn.cli.analyze import analyze
 from quietnn.cli.demo import demo
 from quietnn.cli.denoise import denoise
 from quietnn.cli.evaluate import evaluate
+from quietnn.cli.federate import federate
 from quietnn.cli.figures import figures
 from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.inspect import inspect
@@ -38,6 +39,7 @@ for verb in (
     evaluate,
     gaussianity,
     sweep,
+    federate,
     theory,
     train,
     inspect,

@@ -29,6 +29,9 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_gradient": MethodStyle("MMSE_pb by gradient", "#999933", "H", "-"),
     "finetuned": MethodStyle("Fine-tuned", "#888888", "8", "--"),
     "posterior": MethodStyle("Posterior", "#44AA99", "h", "-"),
+    "mmse_pb_fixed": MethodStyle("MMSE_pb fixed", "#117733", "P", "-"),
+    "mmse_pb_fixed_oracle": MethodStyle("MMSE_pb fixed, oracle", "#117733", "P", ":"),
+    "carried": MethodStyle("Prior carried", "#AA4499", "X", "-"),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
 }
 """Every known method, in the order of tables and legends."""

@@ -1,0 +1,79 @@
+"""Figures of noisy training: accuracy against round, and accuracy after a noisy link."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from quietnn.records import Record
+from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle
+from quietnn.reports.methods import CLEAN, rank, style_of
+
+
+def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+    """Test accuracy against round, a panel for each WNR, mean over the seeds; without noise in grey."""
+    wnrs = sorted({record["wnr_db"] for record in records if np.isfinite(record["wnr_db"])})
+    clean = [record for record in records if record["method"] == CLEAN]
+    columns = min(2, max(len(wnrs), 1))
+    rows = -(-len(wnrs) // columns) or 1
+    with drawing(style):
+        figure = new_figure(4.2 * columns, 3.1 * rows)
+        for place, wnr_db in enumerate(wnrs):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            here = [record for record in records if record["wnr_db"] == wnr_db]
+            for method in sorted({record["method"] for record in here}, key=rank):
+                _draw(axes, [record for record in here if record["method"] == method], method)
+            _draw(axes, clean, CLEAN)
+            axes.set(xlabel="round", ylabel="test accuracy (%)", title=decibels(wnr_db), ylim=(0, 100))
+            if place == 0:
+                axes.legend(fontsize="small")
+        return settle(figure)
+
+
+def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+    """Noise in both phases: accuracy against the WNR of the link that the finished network is sent over.
+
+    A line for each WNR of training with ML: dashed, the weights as they came; solid, denoised layer by layer.
+    """
+    sent = [record for record in records if record.get("deployed_wnr_db") and record["method"] in (CLEAN, "ml")]
+    wnrs = sorted({record["wnr_db"] for record in sent})
+    with drawing(style):
+        from matplotlib import colormaps
+
+        figure = new_figure(5.2, 3.6)
+        axes = figure.add_subplot(1, 1, 1)
+        colours = colormaps["viridis"](np.linspace(0.0, 0.85, max(len(wnrs), 1)))
+        for wnr_db, colour in zip(wnrs, colours, strict=True):
+            here = [record for record in sent if record["wnr_db"] == wnr_db]
+            label = "trained without noise" if np.isinf(wnr_db) else f"trained at {decibels(wnr_db)}"
+            for field, line in (("deployed_ml", "--"), ("deployed_mmse_layerwise", "-")):
+                mean = 100 * np.mean([record[field] for record in here], axis=0)
+                axes.plot(
+                    here[0]["deployed_wnr_db"],
+                    mean,
+                    line,
+                    color=colour,
+                    label=label if line == "-" else None,
+                    marker="o",
+                )
+        axes.set(
+            xlabel="WNR of the link (dB)",
+            ylabel="test accuracy (%)",
+            title="dashed: as received; solid: MMSE layerwise",
+        )
+        axes.legend(fontsize="small")
+        return settle(figure)
+
+
+def _draw(axes: Any, records: Sequence[Record], method: str) -> None:
+    """The mean over the runs that reached each round; runs that diverged end where they did."""
+    by_round: dict[int, list[float]] = {}
+    for record in records:
+        for number, accuracy in zip(record["tested_rounds"], record["round_accuracy"], strict=True):
+            by_round.setdefault(number, []).append(100 * accuracy)
+    if not by_round:
+        return
+    numbers = sorted(by_round)
+    look = style_of(method)
+    colour, label = ("#888888", "no noise") if method == CLEAN else (look.colour, mathtext(look.label))
+    axes.plot(numbers, [np.mean(by_round[number]) for number in numbers], look.line, color=colour, label=label)
