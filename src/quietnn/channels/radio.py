@@ -1,0 +1,61 @@
+"""What all radio links share: weights as complex symbols of unit power, and back.
+
+The sender removes the mean of all its weights, divides by their standard deviation and sends two weights as real and
+imaginary part of a symbol, `x = (a + jb) / sqrt(2)`, without any coding. Noise of variance `N_0` on a symbol is then
+noise of variance `sigma_w^2 N_0` on each of its weights, so the signal-to-noise ratio of the link is the WNR.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quietnn.errors import InvalidWeights
+from quietnn.weights import Weights, WeightStatistics
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """Mean and standard deviation of all weights that are sent together; the receiver is told both."""
+
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, weights: Weights) -> "Normaliser":
+        """The normaliser of a model."""
+        statistics = WeightStatistics.from_clean(weights.values())
+        if statistics.variance == 0:
+            raise InvalidWeights("the weights are all the same; there is no signal whose power a link could be set by")
+        return cls(statistics.mean, math.sqrt(statistics.variance))
+
+    def power(self, tensor: Tensor) -> float:
+        """The mean power of a tensor's symbols; 1 on average over the model."""
+        return float((tensor.detach().double() - self.mean).square().mean()) / self.std**2
+
+    def symbols(self, tensor: Tensor) -> Tensor:
+        """A tensor as complex symbols, its last one padded with zero."""
+        flat = (tensor.detach().flatten().to(torch.float32) - self.mean) / self.std
+        padded = torch.cat([flat, flat.new_zeros(flat.numel() % 2)]).view(-1, 2)
+        return torch.complex(padded[:, 0], padded[:, 1]) / math.sqrt(2)
+
+    def weights(self, symbols: Tensor, like: Tensor) -> Tensor:
+        """The weights that symbols stand for, in the shape of a tensor."""
+        flat = torch.view_as_real(symbols * math.sqrt(2)).flatten()[: like.numel()]
+        return (flat * self.std + self.mean).view(like.shape).to(like.dtype)
+
+    def noise(self, symbol_noise: Tensor, like: Tensor) -> Tensor:
+        """The noise variance of every weight, from that of every symbol."""
+        flat = symbol_noise.double().repeat_interleave(2)[: like.numel()]
+        return (flat * self.std**2).view(like.shape)
+
+
+def num_symbols(tensors: Iterable[Tensor]) -> int:
+    """How many symbols tensors take: two weights each.
+
+    >>> num_symbols([torch.zeros(3), torch.zeros(4)])
+    4
+    """
+    return sum((tensor.numel() + 1) // 2 for tensor in tensors)

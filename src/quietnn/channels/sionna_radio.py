@@ -1,0 +1,172 @@
+"""Weights over OFDM through Sionna's channels, for those who have it (Sionna 2, `pip install quietnn[wireless]`).
+
+A slot has 14 OFDM symbols of 72 subcarriers at 30 kHz; two OFDM symbols are pilots, the other 864 resource elements
+carry two weights each. Sionna lays out the grid, draws the channel of every slot and applies it; the receiver averages
+the two pilots of a subcarrier (the channel stands still within a slot), smooths them over the subcarriers with the
+Wiener filter of the channel's frequency covariance `R`, and divides:
+
+    h' = R (R + e I)^-1 h_ls       e = N_0 / 2       error variance  q = diag(R - R (R + e I)^-1 R)
+    y / h' = x + (g x + n) / h'                      noise variance of a symbol  (N_0 + p q) / |h'|^2
+
+Profiles: `"awgn"` (no fading, nothing to estimate), `"rayleigh"` (one coefficient a slot), and the tapped delay lines
+`"tdl-a"` to `"tdl-e"` of 3GPP TR 38.901. Not modelled: Doppler within a slot, synchronisation, several antennas.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quietnn.channels.base import Observation
+from quietnn.channels.radio import Normaliser
+from quietnn.channels.randomness import check_seed, key_of
+from quietnn.errors import InvalidConfig, MissingData, unknown_choice
+from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.units import db_to_ratio
+from quietnn.weights import Weights, check_weights
+
+PROFILES = ("awgn", "rayleigh", "tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e")
+
+_NUM_SYMBOLS = 14
+_PILOTS = (2, 11)
+_SUBCARRIERS = 72
+_SPACING = 30e3
+_CARRIER = 3.5e9
+
+
+@dataclass(frozen=True)
+class SionnaRadio:
+    """An OFDM link with pilots, channel estimation and equalisation.
+
+    Attributes:
+        wnr_db: mean signal-to-noise ratio of the link, which is the WNR it would have without fading.
+        profile: one of `PROFILES`.
+        delay_spread: root mean square delay of the tapped delay lines, in seconds.
+    """
+
+    wnr_db: float
+    profile: str = "tdl-c"
+    delay_spread: float = 100e-9
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown profile."""
+        db_to_ratio(self.wnr_db)
+        if self.profile not in PROFILES:
+            raise unknown_choice("profile", self.profile, PROFILES)
+        if not 0 < self.delay_spread < 1e-5:
+            raise InvalidConfig(f"delay_spread is {self.delay_spread}; give seconds, for example 1e-7")
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """What the receiver makes of every slot, with the noise variance of every weight."""
+        check_weights(weights)
+        check_seed(seed)
+        normaliser = Normaliser.of(weights)
+        received: dict[str, Tensor] = {}
+        noise: dict[str, TensorNoise] = {}
+        link = _link(self.profile, self.delay_spread)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), link.seeding() as reseed:
+            for name, tensor in weights.items():
+                reseed(key_of(seed, name) % 2**63)
+                symbols = normaliser.symbols(tensor)
+                arrived, variance = link(symbols, 1.0 / db_to_ratio(self.wnr_db), normaliser.power(tensor))
+                received[name] = normaliser.weights(arrived, tensor)
+                noise[name] = normaliser.noise(variance, tensor)
+        return Observation(received, noise)
+
+    def channel_uses(self, weights: Weights) -> int:
+        """Complex channel uses, pilots and the unused end of each tensor's last slot included."""
+        data = _SUBCARRIERS * (_NUM_SYMBOLS - len(_PILOTS))
+        slots = sum(math.ceil((tensor.numel() + 1) // 2 / data) for tensor in weights.values())
+        return slots * _SUBCARRIERS * _NUM_SYMBOLS
+
+
+@lru_cache(maxsize=8)
+def _link(profile: str, delay_spread: float) -> "_Link":
+    return _Link(profile, delay_spread)
+
+
+class _Link:
+    """Sionna's blocks for one profile; building them takes a second, so they are kept."""
+
+    def __init__(self, profile: str, delay_spread: float) -> None:
+        try:
+            from sionna.phy import config
+            from sionna.phy.channel import OFDMChannel, RayleighBlockFading
+            from sionna.phy.channel.tr38901 import TDL
+            from sionna.phy.ofdm import ResourceGrid, ResourceGridMapper, tdl_freq_cov_mat
+        except ImportError as error:
+            raise MissingData(
+                f"Sionna 2 cannot be imported ({error}); pip install sionna-no-rt, or use the built-in channel 'fading'"
+            ) from error
+        self._config: Any = config
+        grid = ResourceGrid(
+            _NUM_SYMBOLS, _SUBCARRIERS, _SPACING, pilot_pattern="kronecker", pilot_ofdm_symbol_indices=list(_PILOTS)
+        )
+        self._map = ResourceGridMapper(grid)
+        kinds = grid.build_type_grid().flatten()
+        self._data, self._pilots = (torch.nonzero(kinds == kind).squeeze(-1) for kind in (0, 1))
+        self._covariance: Tensor | None = None
+        self._channel: Any = None
+        if profile == "rayleigh":
+            self._channel = OFDMChannel(RayleighBlockFading(1, 1, 1, 1), grid)
+            self._covariance = torch.ones(_SUBCARRIERS, _SUBCARRIERS, dtype=torch.complex128)
+        elif profile != "awgn":
+            model = profile[-1].upper()
+            self._channel = OFDMChannel(TDL(model, delay_spread, _CARRIER), grid)
+            covariance: Tensor = tdl_freq_cov_mat(model, _SPACING, _SUBCARRIERS, delay_spread)
+            self._covariance = covariance.to(torch.complex128)
+
+    def seeding(self) -> "_Seeding":
+        """Sets Sionna's seed as often as wanted and puts the old one back in the end."""
+        return _Seeding(self._config)
+
+    def __call__(self, symbols: Tensor, spread: float, power: float) -> tuple[Tensor, Tensor]:
+        """The equalised symbols and the noise variance of each."""
+        num_slots = math.ceil(len(symbols) / len(self._data))
+        padded = symbols.new_zeros(num_slots * len(self._data))
+        padded[: len(symbols)] = symbols
+        sent = self._map(padded.view(num_slots, 1, 1, -1))
+        level = torch.tensor(spread)
+        if self._covariance is None:
+            noise = torch.view_as_complex(torch.randn(*sent.shape, 2, generator=self._config.torch_rng()))
+            arrived = (sent + math.sqrt(spread / 2) * noise).view(num_slots, -1)[:, self._data]
+            variance = torch.full(arrived.shape, spread, dtype=torch.float64)
+        else:
+            heard = self._channel(sent, level).view(num_slots, -1)
+            estimate, doubt = self._estimate(heard, sent.view(num_slots, -1), spread)
+            column = self._data % _SUBCARRIERS
+            arrived = heard[:, self._data] / estimate[:, column]
+            variance = (spread + power * doubt[column]) / estimate[:, column].abs().double().square()
+        return arrived.flatten()[: len(symbols)], variance.flatten()[: len(symbols)]
+
+    def _estimate(self, heard: Tensor, sent: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+        """The channel of every slot and subcarrier, and its error variance by subcarrier."""
+        assert self._covariance is not None
+        ratio = heard[:, self._pilots] * sent[:, self._pilots].conj() / sent[:, self._pilots].abs().square()
+        least_squares = ratio.view(len(heard), len(_PILOTS), _SUBCARRIERS).mean(dim=1)
+        power = sent[0, self._pilots].abs().square().mean().item()
+        error = spread / (len(_PILOTS) * power)
+        covariance = self._covariance
+        identity = torch.eye(_SUBCARRIERS, dtype=covariance.dtype)
+        smoother = torch.linalg.solve(covariance + error * identity, covariance.mH).mH
+        doubt = (covariance - smoother @ covariance).diagonal().real.clamp(min=0.0)
+        return (least_squares.to(covariance.dtype) @ smoother.mT).to(heard.dtype), doubt
+
+
+class _Seeding:
+    """Lends Sionna's global seed."""
+
+    def __init__(self, config: Any) -> None:
+        self._config, self._before = config, config.seed
+
+    def __enter__(self) -> "_Seeding":
+        return self
+
+    def __call__(self, seed: int) -> None:
+        self._config.seed = seed
+
+    def __exit__(self, *_: object) -> None:
+        self._config.seed = self._before
