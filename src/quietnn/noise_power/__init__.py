@@ -1,0 +1,1 @@
+"""The variance of the noise, estimated where nobody told it."""
