@@ -3,11 +3,13 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidWeights, QuietnnError
+from quietnn.moments import Moments, block_moments
 from quietnn.theory.family import check_variance
 
 Weights = Mapping[str, Tensor]
@@ -16,9 +18,6 @@ Weights = Mapping[str, Tensor]
 Partition = Mapping[str, tuple[str, ...]]
 """The tensor names of each group, by group name. Groups are disjoint."""
 
-Moments = tuple[Tensor, Tensor, Tensor]
-"""Count, mean and sum of squared deviations of blocks of weights, as `block_moments` gives them."""
-
 NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
     nn.modules.batchnorm._NormBase,  # BatchNorm1d/2d/3d, SyncBatchNorm, InstanceNorm1d/2d/3d, lazy ones
     nn.LayerNorm,
@@ -26,12 +25,6 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
     nn.RMSNorm,
 )
 """Modules whose parameters are sent without noise. Extend it: `normalisation=(*NORMALISATION_TYPES, Mine)`."""
-
-BLOCK = 4096
-"""Weights per partial sum. Fixed, so that a statistic does not depend on chunking, threads or tensor order."""
-
-SCRATCH = 64 * BLOCK
-"""Weights that are widened to float64 at a time."""
 
 
 def noisy_names(
@@ -197,9 +190,9 @@ class WeightStatistics:
         count = math.fsum(float(counts.sum()) for counts, _, _ in moments)
         if not count:
             raise QuietnnError("a group without weights has no statistics; give it at least one weight")
-        mean = _exact_sum(v for n, m, _ in moments for v in (n * m).tolist()) / count
-        within = _exact_sum(v for _, _, s in moments for v in s.tolist())
-        between = _exact_sum(v for n, m, _ in moments for v in (n * (m - mean) ** 2).tolist())
+        mean = _exact_sum(counts * means for counts, means, _ in moments) / count
+        within = _exact_sum(squares for _, _, squares in moments)
+        between = _exact_sum(counts * (means - mean) ** 2 for counts, means, _ in moments)
         variance = (within + between) / count
         if not math.isfinite(variance):
             raise InvalidWeights(
@@ -223,35 +216,9 @@ class WeightStatistics:
         return replace(self, variance=max(self.variance - noise_variance, 0.0))
 
 
-def _exact_sum(values: Iterable[float]) -> float:
-    """The correctly rounded sum, in any order; NaN where it is too large or undefined."""
+def _exact_sum(tensors: Iterable[Tensor]) -> float:
+    """The correctly rounded sum of all values, in any order; NaN where it is too large or undefined."""
     try:
-        return math.fsum(values)
+        return math.fsum(chain.from_iterable(tensor.tolist() for tensor in tensors))
     except (OverflowError, ValueError):
         return math.nan
-
-
-def block_moments(tensor: Tensor, *, scratch: Tensor | None = None) -> Moments:
-    """Count, mean and sum of squared deviations of each block of 4096 weights, in float64.
-
-    The blocks are fixed by the tensor alone and are combined by exact summation, so a statistic is the same to
-    the last bit however the tensor was cut into chunks (at multiples of the block) and whatever the thread count.
-    A caller with many tensors may bring the memory to compute in, `SCRATCH` values of float64.
-    """
-    flat = tensor.detach().reshape(-1)
-    body, tail = flat[: flat.numel() // BLOCK * BLOCK], flat[flat.numel() // BLOCK * BLOCK :]
-    pieces = [piece.reshape(-1, BLOCK) for piece in torch.split(body, SCRATCH)] + [tail.reshape(1, -1)]
-    if scratch is None:
-        scratch = torch.empty(max(rows.numel() for rows in pieces), dtype=torch.float64, device=flat.device)
-    counts, means, squares = [], [], []
-    for rows in pieces:
-        if rows.numel():
-            values = scratch[: rows.numel()].view(rows.shape).copy_(rows)
-            mean = values.mean(dim=1)
-            counts.append(torch.full_like(mean, rows.shape[1]))
-            means.append(mean)
-            squares.append(values.sub_(mean[:, None]).square_().sum(dim=1))
-    if not counts:
-        nothing = torch.zeros(0, dtype=torch.float64)
-        return nothing, nothing, nothing
-    return torch.cat(counts), torch.cat(means), torch.cat(squares)

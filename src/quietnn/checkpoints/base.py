@@ -12,7 +12,7 @@ from torch import Tensor
 from quietnn.checkpoints.provenance import Step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights
-from quietnn.weights import BLOCK, SCRATCH, Moments, block_moments
+from quietnn.moments import BLOCK, Moments, block_moments, empty_moments, new_scratch
 
 Change = Callable[[Tensor, int], None]
 """Changes a flat stretch of a tensor in place, given the stretch and its start in the tensor."""
@@ -62,18 +62,19 @@ def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Stream
     Raises:
         InvalidWeights: if a tensor holds NaN or infinity, with its name and how many.
     """
-    table = {name: _empty_moments(math.prod(checkpoint.shapes[name])) for name in names}
+    shapes = checkpoint.shapes
+    table = {name: empty_moments(math.prod(shapes[name])) for name in names}  # beforehand, in one stretch of memory
     bad: dict[str, int] = dict.fromkeys(names, 0)
     own = local()
 
     def look(name: str, values: Tensor, start: int) -> None:
         if not hasattr(own, "scratch"):
-            own.scratch = torch.empty(SCRATCH, dtype=torch.float64)
-        found = block_moments(values, scratch=own.scratch)
-        if not torch.isfinite(found[1]).all():
+            own.scratch = new_scratch()
+        first = start // BLOCK
+        counts, means, squares = (column[first : first - (-values.numel() // BLOCK)] for column in table[name])
+        block_moments(values, scratch=own.scratch, into=(counts, means, squares))
+        if not math.isfinite(means.sum()):
             bad[name] += int((~torch.isfinite(values)).sum())
-        for column, part in zip(table[name], found, strict=True):
-            column[start // BLOCK : start // BLOCK + len(part)] = part
 
     checkpoint.visit(names, look, streaming)
     broken = [name for name in names if bad[name]]
@@ -84,10 +85,3 @@ def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Stream
             f"or leave it out with --exclude '{broken[0]}'"
         )
     return table
-
-
-def _empty_moments(num_values: int) -> Moments:
-    """Room for the moments of a tensor, made in advance: small pieces kept between large ones would tie up memory."""
-    num_blocks = -(-num_values // BLOCK)
-    counts, means, squares = (torch.zeros(num_blocks, dtype=torch.float64) for _ in range(3))
-    return counts, means, squares

@@ -16,9 +16,10 @@ from quietnn.denoisers.affine import AffineDenoiser
 from quietnn.denoisers.denoise import method_denoisers, method_temperatures
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
+from quietnn.moments import Moments
 from quietnn.theory.family import Form, check_variance, noise_variance_within
 from quietnn.units import db_to_ratio
-from quietnn.weights import Moments, Partition, WeightStatistics, partition
+from quietnn.weights import Partition, WeightStatistics, partition
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from quietnn.errors import InvalidConfig
 from quietnn.theory.family import Form, affine_coefficients
 from quietnn.weights import WeightStatistics
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 17
+"""16-bit weights that are widened at a time: few enough to stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,9 @@ class AffineDenoiser:
             return torch.add(rho, received, alpha=self.theta, out=out)
         if not (received.is_contiguous() and out.is_contiguous()):
             return out.copy_(received.float().mul_(self.theta).add_(self.rho))
+        scratch = torch.empty(min(received.numel(), _CHUNK), dtype=torch.float32, device=received.device)
         for source, sink in zip(torch.split(received.view(-1), _CHUNK), torch.split(out.view(-1), _CHUNK), strict=True):
-            sink.copy_(source.float().mul_(self.theta).add_(self.rho))
+            sink.copy_(scratch[: source.numel()].copy_(source).mul_(self.theta).add_(self.rho))
         return out
 
 

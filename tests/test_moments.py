@@ -1,0 +1,60 @@
+"""Block moments: right wherever the mean lies, the same bits in any chunks and in any memory."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quietnn.moments import BLOCK, SCRATCH, block_moments, empty_moments, new_scratch
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 3.8, 3.95, 100.0, 1e6], ids=str)
+def test_spread_is_right_wherever_the_mean_lies(ratio: float) -> None:
+    """Below and above the ratio of mean to spread where the sum of squares no longer serves."""
+    values = torch.from_numpy(np.random.default_rng(3).normal(ratio, 1.0, 3 * BLOCK + 7))
+    counts, means, squares = block_moments(values)
+    assert counts.tolist() == [BLOCK, BLOCK, BLOCK, 7]
+    for block, count, mean, square in zip(torch.split(values, BLOCK), counts, means, squares, strict=True):
+        assert float(mean) == pytest.approx(math.fsum(block.tolist()) / float(count), rel=1e-14, abs=1e-15)
+        exact = math.fsum((value - float(mean)) ** 2 for value in block.tolist())
+        assert float(square) == pytest.approx(exact, rel=1e-13)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -7e30])
+def test_equal_values_have_hardly_any_spread(value: float) -> None:
+    _, means, squares = block_moments(torch.full((BLOCK + 5,), value, dtype=torch.float64))
+    assert means.tolist() == pytest.approx([value, value], rel=1e-14)
+    assert all(0 <= math.sqrt(square / BLOCK) <= 1e-13 * abs(value) for square in squares.tolist())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@settings(max_examples=10, deadline=None)
+@given(num_values=st.integers(1, 5 * BLOCK), num_blocks=st.integers(1, 6), centre=st.sampled_from([0.0, 30.0]))
+def test_chunks_and_memory_change_no_bit(dtype: torch.dtype, num_values: int, num_blocks: int, centre: float) -> None:
+    values = torch.from_numpy(np.random.default_rng(num_values).normal(centre, 1.0, num_values)).to(dtype)
+    expected = block_moments(values)
+    scratch, into = new_scratch(), empty_moments(num_values)
+    for start in range(0, num_values, num_blocks * BLOCK):
+        piece = values[start : start + num_blocks * BLOCK]
+        first = start // BLOCK
+        counts, means, squares = (column[first : first - (-len(piece) // BLOCK)] for column in into)
+        block_moments(piece, scratch=scratch, into=(counts, means, squares))
+    assert all(torch.equal(one, other) for one, other in zip(expected, into, strict=True))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, SCRATCH, SCRATCH + BLOCK + 1])
+def test_a_value_that_is_not_finite_shows_in_its_blocks_mean(value: float, place: int) -> None:
+    values = torch.zeros(SCRATCH + BLOCK + 2, dtype=torch.float16)
+    values[place] = value
+    _, means, _ = block_moments(values)
+    assert [index for index, mean in enumerate(means.tolist()) if not math.isfinite(mean)] == [place // BLOCK]
+
+
+def test_nothing_has_no_blocks() -> None:
+    assert [len(column) for column in block_moments(torch.ones(0))] == [0, 0, 0]
