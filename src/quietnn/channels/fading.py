@@ -1,8 +1,8 @@
 """A radio link with Rayleigh block fading, built in.
 
 Symbols are sent in blocks, `y = h x + n`, with one coefficient `h ~ CN(0, 1)` for each block and `n ~ CN(0, N_0)`. The
-receiver learns `h` from `P` pilots of unit power: the least-squares estimate has an error of variance `e = N_0 / P`, the
-best estimate given it is `h' = h_ls / (1 + e)`, with `h = h' + g` and `g ~ CN(0, e / (1 + e))` independent of `h'`.
+receiver learns `h` from `P` pilots of unit power: the least-squares estimate has an error of variance `e = N_0 / P`,
+the best estimate given it is `h' = h_ls / (1 + e)`, with `h = h' + g` and `g ~ CN(0, e / (1 + e))` independent of `h'`.
 Dividing,
 
     y / h' = x + (g x + n) / h'          noise variance of a symbol  (N_0 + p e / (1 + e)) / |h'|^2

@@ -1,0 +1,86 @@
+"""Unequal protection and the coded reference."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from quietnn.channels.awgn import AWGN
+from quietnn.channels.digital import CodedDigital, bits_per_weight
+from quietnn.channels.fading import BlockFading
+from quietnn.channels.moments import ErrorMoments, pooled
+from quietnn.channels.repetition import Repetition
+from quietnn.errors import InvalidConfig
+from quietnn.noise import mean_of
+
+
+def test_copies_divide_the_noise_of_what_is_protected(shapes: dict[str, Tensor]) -> None:
+    medium = Repetition(AWGN(noise_variance=0.01), {"gauss*": 4, "*": 1})
+    observation = medium.transmit(shapes, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    for name, tensor in shapes.items():
+        told = mean_of(observation.noise_variance[name])
+        assert told == pytest.approx(0.01 / (4 if name == "gaussian" else 1))
+        assert float((observation.received[name] - tensor).square().mean()) == pytest.approx(told, rel=0.05)
+
+
+def test_copies_of_unequal_noise_are_weighed(shapes: dict[str, Tensor]) -> None:
+    observation = Repetition(BlockFading(6.0, block=32), {"*": 3}).transmit(shapes, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    for name, tensor in shapes.items():
+        ratio = (observation.received[name] - tensor).double().square() / observation.noise_variance[name]
+        assert float(ratio.mean()) == pytest.approx(1.0, rel=0.05)
+
+
+def test_the_rate_counts_every_copy(shapes: dict[str, Tensor]) -> None:
+    medium = Repetition(AWGN(noise_variance=0.01), {"gaussian": 5})
+    assert medium.rate(shapes) == pytest.approx(2.0)
+    assert medium.rate({"other": torch.zeros(3)}) == 1.0
+
+
+def test_at_equal_channel_uses_total_squared_error_favours_nobody_but_a_weighed_one_does(
+    shapes: dict[str, Tensor],
+) -> None:
+    """Protecting a tensor whose errors count more beats spreading the same uses evenly."""
+    protected = Repetition(AWGN(noise_variance=0.01), {"gaussian": 5})
+    even = AWGN(noise_variance=0.01 / protected.rate(shapes))
+    importance = {"gaussian": 10.0, "laplace": 1.0, "uniform": 1.0, "channels": 1.0}
+
+    def harm(medium: AWGN | Repetition) -> float:
+        received = medium.transmit(shapes, seed=0).received
+        return sum(importance[name] * float((received[name] - shapes[name]).square().mean()) for name in shapes)
+
+    assert harm(protected) < harm(even)
+
+
+def test_less_than_once_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="0 times"):
+        Repetition(AWGN(noise_variance=1.0), {"a": 0})
+
+
+@pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0, 30.0])
+def test_the_code_spends_the_capacity_and_no_more(wnr_db: float, shapes: dict[str, Tensor]) -> None:
+    medium = CodedDigital(wnr_db)
+    bits = bits_per_weight(shapes, medium.step(shapes))
+    assert bits <= medium.capacity
+    assert bits == pytest.approx(medium.capacity, rel=0.02)
+
+
+def test_against_the_bound_for_gaussian_weights() -> None:
+    """Scalar quantisation at high rate loses 1.53 dB (a quarter bit); at any rate it stays above Shannon's bound."""
+    weights = {"w": torch.randn(100_000, generator=torch.Generator().manual_seed(0))}
+    for wnr_db in (5.0, 15.0, 30.0):
+        received = CodedDigital(wnr_db).transmit(weights, seed=0).received["w"]
+        loss_db = 10 * math.log10(float((received - weights["w"]).square().mean()) * (1 + 10 ** (wnr_db / 10)))
+        assert 0.0 < loss_db < 2.0
+    assert loss_db == pytest.approx(1.53, abs=0.05)
+
+
+def test_its_error_is_told(shapes: dict[str, Tensor]) -> None:
+    observation = CodedDigital(9.0).transmit(shapes, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    measured = pooled([ErrorMoments.of(tensor, observation.received[name]) for name, tensor in shapes.items()])
+    assert sum(mean_of(value) for value in observation.noise_variance.values()) / 4 == pytest.approx(
+        measured.noise_variance, rel=0.05
+    )
