@@ -22,12 +22,12 @@ def to_arrays(state: Weights) -> ArrayRecord:
     >>> {name: tensor.tolist() for name, tensor in to_state(to_arrays({"fc.weight": torch.tensor([1.0, 2.0])})).items()}
     {'fc.weight': [1.0, 2.0]}
     """
-    return ArrayRecord({name: Array(_contiguous(tensor)) for name, tensor in state.items()})
+    return ArrayRecord({name: Array(_plain(tensor)) for name, tensor in state.items()})
 
 
 def to_wide_arrays(state: Weights) -> ArrayRecord:
     """A state dict in double precision, so that a mean of equal arrays is that array again to the last bit."""
-    return ArrayRecord({name: Array(_contiguous(tensor.double())) for name, tensor in state.items()})
+    return ArrayRecord({name: Array(_plain(tensor.double())) for name, tensor in state.items()})
 
 
 def in_kind(arrays: ArrayRecord, like: Weights) -> dict[str, Tensor]:
@@ -67,5 +67,5 @@ def flat(metrics: MetricRecord | Mapping[str, object] | None) -> dict[str, objec
     return {} if metrics is None else {key.replace("-", "_"): value for key, value in metrics.items()}
 
 
-def _contiguous(tensor: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+def _plain(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().contiguous().numpy()

@@ -4,13 +4,11 @@ import logging
 import time
 from collections.abc import Collection, Iterable
 
-from flwr.app import Message, MetricRecord, RecordDict
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from quietnn.errors import InvalidConfig, MissingData
-
-DEVICE_QUERY = "query.device"
-"""The message type that asks a node for its number; `client_app` answers it."""
+from quietnn.federated.flower.protocol import DEVICE_QUERY, device_in
 
 LOGGER = logging.getLogger("flwr")
 _PAUSE_SECONDS = 0.5
@@ -67,7 +65,7 @@ class Nodes:
             if reply.has_error():
                 LOGGER.warning("a node did not say which device it is: %s", reply.error.reason)
                 continue
-            device = _device_in(reply)
+            device = device_in(reply)
             if device not in self._devices:
                 raise InvalidConfig(
                     f"a node has partition-id={device}, but the devices are numbered 0 to {max(self._devices)}; "
@@ -87,16 +85,3 @@ class Nodes:
             self._retired.add(other)
             del self._device_of[other]
         self._device_of[node] = device
-
-
-def answer(message: Message, device: int) -> Message:
-    """A node's answer to the question which device it is."""
-    return Message(RecordDict({"device": MetricRecord({"device": device})}), reply_to=message)
-
-
-def _device_in(reply: Message) -> int:
-    record = reply.content["device"]
-    assert isinstance(record, MetricRecord)
-    device = record["device"]
-    assert isinstance(device, int)
-    return device

@@ -1,9 +1,9 @@
 """Any Flower strategy over the air: the devices' weights meet in a noisy sum, and the strategy gets the estimate of it.
 
 Flower's strategies average the weights that devices reply with. Over the air nobody ever holds those: the server
-receives one noisy sum. So the wrapper takes the replies of a round, computes with `quietnn.federated.aggregate` what the
-server of an over-the-air system would hold, and hands the wrapped strategy the same replies with that in the place of
-every device's weights. Whatever mean the strategy takes of equal things is the estimate; what it does next (server
+receives one noisy sum. So the wrapper takes the replies of a round, computes with `quietnn.federated.aggregate` what
+the server of an over-the-air system would hold, and hands the wrapped strategy the same replies with that in the place
+of every device's weights. Whatever mean the strategy takes of equal things is the estimate; what it does next (server
 momentum, Adam) goes on from there. Strategies that compare devices with each other (medians, Krum) have nothing to
 compare here and do what a mean does.
 """
@@ -25,12 +25,10 @@ from quietnn.federated.devices import Diverged
 from quietnn.federated.flower.arrays import flat, in_kind, to_arrays, to_state, to_wide_arrays, update_of, with_arrays
 from quietnn.federated.flower.journal import Journal
 from quietnn.federated.flower.nodes import Nodes
+from quietnn.federated.flower.protocol import diverged_in
 from quietnn.federated.rounds import Federation, ServerState, participants
 from quietnn.records import Record
 from quietnn.weights import Weights
-
-DIVERGED = "diverged"
-"""The name of the record in which a device says that its training left the finite numbers."""
 
 LOGGER = logging.getLogger("flwr")
 
@@ -50,7 +48,7 @@ class OverTheAir(Strategy):
     """Noisy superposition and denoising around any Flower strategy.
 
     Devices reply with trained weights, as everywhere in Flower; the clients need nothing from quietnn but an answer to
-    the question which device they are (`quietnn.federated.flower.nodes`).
+    the question which device they are (`quietnn.federated.flower.protocol`).
     """
 
     def __init__(
@@ -136,7 +134,7 @@ class OverTheAir(Strategy):
         try:
             return self._aggregate(self._server, {device: good[device] for device in sorted(good)})
         except Diverged as error:
-            self._journal.stop(self._round.record | {"diverged": True, "error": str(error)})
+            self._journal.stop(self._round.record | {"status": "diverged", "reason": str(error)})
             LOGGER.error("round %d: %s", self._number(server_round) + 1, error)
             raise
 
@@ -200,7 +198,7 @@ class OverTheAir(Strategy):
         devices = [device for device in self._round.chosen if device in good]
         self._round.record |= {"devices": devices, "missing": missing}
         if missing:
-            reasons = {device: answers[device].error.reason for device in missing if device in answers}
+            reasons = {device: str(answers[device].error.reason) for device in missing if device in answers}
             LOGGER.warning(
                 "round %s goes on without %s: %s",
                 self._round.record["round"],
@@ -217,7 +215,9 @@ class OverTheAir(Strategy):
         number, federation = server.num_rounds_done, self._federation
         updates: dict[int, Weights] = {}
         for device, reply in replies.items():
-            _check_converged(reply)
+            reason = diverged_in(reply)
+            if reason is not None:
+                raise Diverged(reason)
             updates[device] = update_of(reply, server.state)
         if not updates:
             self._server = replace(server, num_rounds_done=number + 1)
@@ -236,9 +236,9 @@ class OverTheAir(Strategy):
             told=federation.told,
         )
         estimate = to_wide_arrays(aggregation.state)
-        arrays, metrics = self._strategy.aggregate_train(
-            number + 1, [with_arrays(reply, estimate) for reply in replies.values()]
-        )
+        # A record each, of the same arrays: some strategies empty the records they read.
+        handed = [with_arrays(reply, ArrayRecord(dict(estimate))) for reply in replies.values()]
+        arrays, metrics = self._strategy.aggregate_train(number + 1, handed)
         if arrays is None:
             raise QuietnnError(f"{type(self._strategy).__name__} made nothing of the replies of round {number + 1}")
         state = in_kind(arrays, server.state)
@@ -252,12 +252,6 @@ class OverTheAir(Strategy):
         assert self._server is not None
         seconds = time.monotonic() - self._round.started
         self._journal.finish(self._server, self._round.record | flat(metrics) | {"seconds": round(seconds, 3)})
-
-
-def _check_converged(reply: Message) -> None:
-    said = reply.content.config_records.get(DIVERGED)
-    if said is not None:
-        raise Diverged(str(said["error"]))
 
 
 def _counted_from(offset: int, result: Result) -> Result:

@@ -1,7 +1,6 @@
 """What both apps of a run agree on: its settings, the task, who holds which examples."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +19,17 @@ from quietnn.federated.estimators import Affine, Estimator, Tuned
 from quietnn.federated.partition import make_parts
 from quietnn.federated.rounds import Federation
 from quietnn.federated.tasks import FederatedTask, load_federated_task
-from quietnn.tasks.base import Examples, evaluate
+from quietnn.tasks.base import Examples, evaluate_classifier
 from quietnn.tuning.score import Score
 from quietnn.weights import Weights
 
-ESTIMATORS: dict[str, Estimator] = {
+METHODS: dict[str, Estimator] = {
     "ml": Affine(ML),
     "mmse": Affine(MMSE),
     "mmse_layerwise": Affine(MMSE, "layerwise"),
+    "mmse_p": Tuned(with_beta=False),
     "mmse_pb": Tuned(),
+    "mmse_pb_layerwise": Tuned(groups="layerwise"),
     "carried": Carried(),
 }
 """How the server estimates the sum, by the name in the run configuration."""
@@ -49,9 +50,13 @@ class Settings:
         num_epochs: local epochs in a round.
         batch_size: examples in a local step.
         learning_rate: of the first round.
+        momentum: of local training.
+        weight_decay: of local training.
+        crop_padding: largest shift of a random crop in local training.
+        flips: whether local training mirrors half of the images.
         wnr_db: weights-to-noise ratio of the received sum; inf is a clean channel.
-        estimator: a name of `ESTIMATORS`.
-        num_validation_examples: for estimators that search.
+        method: a name of `METHODS`.
+        num_tuning_examples: for methods that search.
         seed: of everything.
         folder: where the server keeps its rounds; empty keeps nothing.
         round_timeout: seconds after which a round goes on without devices that have not answered.
@@ -68,18 +73,22 @@ class Settings:
     num_epochs: int = 5
     batch_size: int = 50
     learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    crop_padding: int = 0
+    flips: bool = False
     wnr_db: float = 0.0
-    estimator: str = "mmse_layerwise"
-    num_validation_examples: int = 100
+    method: str = "mmse_layerwise"
+    num_tuning_examples: int = 100
     seed: int = 0
     folder: str = ""
     round_timeout: float = 3600.0
     patience: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse an estimator that does not exist."""
-        if self.estimator not in ESTIMATORS:
-            raise unknown_choice("estimator", self.estimator, ESTIMATORS)
+        """Refuse a method that does not exist."""
+        if self.method not in METHODS:
+            raise unknown_choice("method", self.method, METHODS)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Any]) -> "Settings":
@@ -92,7 +101,7 @@ class Settings:
             InvalidConfig: if a key or the type of a value does not fit.
         """
         kinds = {field.name.replace("_", "-"): type(field.default) for field in dataclasses.fields(cls)}
-        values = {}
+        values: dict[str, Any] = {}
         for key, value in run_config.items():
             if key not in kinds:
                 raise InvalidConfig(f"unknown key {key!r} in the run configuration; {suggest(key, kinds)}")
@@ -115,7 +124,16 @@ class Settings:
 
     def training(self) -> LocalTraining:
         """How a device trains."""
-        return LocalTraining(self.num_rounds, self.num_epochs, self.batch_size, self.learning_rate)
+        return LocalTraining(
+            num_rounds=self.num_rounds,
+            num_epochs=self.num_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            crop_padding=self.crop_padding,
+            flips=self.flips,
+        )
 
     def device_data(self, task: FederatedTask) -> dict[int, DeviceData]:
         """The examples of every device, by the number that is its node's `partition-id`."""
@@ -123,15 +141,15 @@ class Settings:
 
     def federation(self, task: FederatedTask, devices: Mapping[int, DeviceData]) -> Federation:
         """What stays the same from round to round; the in-process simulator takes the same object."""
-        validation = task.validation(self.num_validation_examples, seed=self.seed)
+        validation = task.validation(self.num_tuning_examples, seed=self.seed)
         return Federation(
             devices=devices,
             training=self.training(),
             air=Air(AWGN(wnr_db=self.wnr_db)),
-            estimator=ESTIMATORS[self.estimator],
+            estimator=METHODS[self.method],
             num_active=self.num_active,
             seed=self.seed,
-            score=score_on(task, validation) if isinstance(ESTIMATORS[self.estimator], Tuned) else None,
+            score=score_on(task, validation) if isinstance(METHODS[self.method], Tuned) else None,
         )
 
 
@@ -147,13 +165,6 @@ def score_on(task: FederatedTask, examples: Examples) -> ScoreState:
 
     def score(state: Weights) -> Score:
         copy_state(model, state)
-        return evaluate(model.eval(), examples)
+        return evaluate_classifier(model, examples)
 
     return score
-
-
-def single_thread_if_told() -> None:
-    """Keep to the threads that OMP_NUM_THREADS grants; several nodes on one machine get in each other's way."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told) > 0:
-        torch.set_num_threads(int(told))
