@@ -73,7 +73,7 @@ def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resampl
     for run in runs:
         for record in run.records:
             grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
-    return Analysis(runs, tuple(_analyse_task(task, found, level, num_resamples) for task, found in grouped.items()))
+    return Analysis(runs, tuple(analyse_task(task, found, level, num_resamples) for task, found in grouped.items()))
 
 
 def default_level(task: str) -> float:
@@ -126,7 +126,8 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _analyse_task(task: str, records: list[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
+def analyse_task(task: str, records: Sequence[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
+    """The curves of one task's records and what each gains over ML; see `analyse`."""
     level = default_level(task) if level is None else level
     found = curves(records)
     references = tuple(_reference(curve, found) for curve in found)

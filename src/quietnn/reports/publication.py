@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quietnn.errors import MissingData, unknown_choice
+from quietnn.reports.accuracy_figure import accuracy_figure
+from quietnn.reports.federated_figures import rounds_figure
 from quietnn.reports.figures import Figure, Style, to_pdf, to_png, to_svg, write_whole
 from quietnn.reports.page.payload import analyse_inference
 from quietnn.reports.page.theory import EXPERIMENT as THEORY
+from quietnn.reports.page.training import training_analyses
 from quietnn.reports.runs import Run
-from quietnn.reports.task_figures import task_figures
+from quietnn.reports.task_figures import accuracy_panel, task_figures
 from quietnn.reports.theory_figures import theory_figures
 from quietnn.reports.write import slug
 
@@ -30,7 +33,13 @@ def publication_figures(
         suffix = "" if len(analysis.tasks) == 1 else "-" + slug(task.task)
         if task.curves:
             found |= {f"{name}{suffix}": figure for name, figure in task_figures(task, style=style).items()}
-    theory = [record for run in runs for record in run.records if record.get("experiment") == THEORY]
+    records = [record for run in runs for record in run.records]
+    for task in training_analyses(records, level=level):
+        if task.curves:
+            found[f"training-{slug(task.task)}"] = accuracy_figure([accuracy_panel(task)], style=style)
+        if any(record.get("tested_rounds") for record in task.records):
+            found[f"rounds-{slug(task.task)}"] = rounds_figure(task.records, style=style)
+    theory = [record for record in records if record.get("experiment") == THEORY]
     if theory:
         found |= theory_figures(theory, style=style)
     if not found:

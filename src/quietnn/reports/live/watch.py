@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from quietnn.errors import MissingData
 from quietnn.reports.page.document import compress
@@ -66,7 +67,8 @@ class Watch:
             return False
         runs = tuple(_read(folder) for folder in self.folders)
         analysis = analyse_inference(runs, level=self.level, num_resamples=NUM_RESAMPLES)
-        self._payload = compress(page_payload(runs, analysis, most_trials=60_000))
+        options: dict[str, Any] = {"level": self.level, "num_resamples": NUM_RESAMPLES, "most_trials": 60_000}
+        self._payload = compress(page_payload(runs, analysis, **options))
         self._runs, self._stamp, self._latest = runs, stamp, self.clock()
         if self._first is None:
             self._first = self._latest, _counts(runs)

@@ -65,17 +65,20 @@ def write_report(
 
 def render_report(runs: Sequence[Run], *, level: float | None = None, written: str = "", command: str = "") -> str:
     """The page of some runs as text."""
-    return render_analysis(runs, analyse_inference(runs, level=level), written=written, command=command)
+    analysis = analyse_inference(runs, level=level)
+    return render_analysis(runs, analysis, level=level, written=written, command=command)
 
 
-def render_analysis(runs: Sequence[Run], analysis: Analysis, *, written: str = "", command: str = "") -> str:
+def render_analysis(
+    runs: Sequence[Run], analysis: Analysis, *, level: float | None = None, written: str = "", command: str = ""
+) -> str:
     """The page of runs whose noisy inference was analysed already, thinned out until it is small enough.
 
     Raises:
         InvalidConfig: for records that no page holds.
     """
     for most_trials, most_rows in _THRIFT:
-        payload = page_payload(runs, analysis, most_trials=most_trials, most_rows=most_rows)
+        payload = page_payload(runs, analysis, level=level, most_trials=most_trials, most_rows=most_rows)
         page = render_page(payload | {"written": written, "command": command})
         if len(page) <= MOST_BYTES:
             return page

@@ -16,22 +16,30 @@ from quietnn.reports.page.results import results_payload
 from quietnn.reports.page.theory import EXPERIMENT as THEORY
 from quietnn.reports.page.theory import theory_payload
 from quietnn.reports.page.training import EXPERIMENT as TRAINING
-from quietnn.reports.page.training import scheme_of, training_payload
+from quietnn.reports.page.training import SELECTION, training_payload
 from quietnn.reports.runs import RECORDS, Run, inference_records, with_distinct_names
 from quietnn.reports.titles import counted, listed, span_db, task_title
 
 FORMAT = 1
-_DRAWN = ("noisy_inference", TRAINING, THEORY)
+_DRAWN = ("noisy_inference", TRAINING, SELECTION, THEORY)
 
 
 def page_payload(
-    runs: Sequence[Run], analysis: Analysis, *, most_trials: int = 200_000, most_rows: int = 200_000
+    runs: Sequence[Run],
+    analysis: Analysis,
+    *,
+    level: float | None = None,
+    num_resamples: int = 10_000,
+    most_trials: int = 200_000,
+    most_rows: int = 200_000,
 ) -> dict[str, Any]:
     """Everything the page says about runs.
 
     Args:
         runs: as `read_run` returns them, whatever experiments left them.
         analysis: of their noisy inference, as `analyse_inference` makes it.
+        level: the accuracy at which gains of noisy training are read.
+        num_resamples: bootstrap resamples for their intervals.
         most_trials: points of searched surfaces to keep for each task.
         most_rows: records to keep for each kind of experiment.
     """
@@ -43,7 +51,7 @@ def page_payload(
         "lead": page_lead(records),
         "notices": _notices(runs, records),
         "tasks": [task_payload(task, most_trials=most_trials) for task in analysis.tasks],
-        "training": training_payload(records),
+        "training": training_payload(records, level=level, num_resamples=num_resamples),
         "theory": theory_payload(records),
         "results": results_payload(records, most_rows=most_rows),
         "runs": [_run(run) for run in runs],
@@ -83,7 +91,7 @@ def page_title(runs: Sequence[Run]) -> str:
     if kinds == {THEORY}:
         return "Denoising theory: closed forms and simulation"
     what = listed(tasks) if tasks else listed(run.name for run in runs)
-    if kinds == {TRAINING}:
+    if kinds <= {TRAINING, SELECTION}:
         return f"{what}, trained over a noisy channel"
     if kinds <= {*_DRAWN}:
         return f"{what} under weight noise"
@@ -104,9 +112,9 @@ def page_lead(records: Sequence[Record]) -> str:
         )
     training = [record for record in records if record.get("experiment") == TRAINING]
     if training:
-        rounds = counted(len({record.get("round") for record in training}), "round")
-        schemes = counted(len({scheme_of(record) for record in training}), "scheme")
-        parts.append(f"Federated training over the air: {schemes}, {rounds}.")
+        schemes = counted(len({record.get("method") for record in training} - {CLEAN}), "scheme")
+        rounds = counted(max(int(record.get("num_rounds") or 0) for record in training), "round")
+        parts.append(f"Federated training over the air: {schemes}, {rounds} each.")
     if any(record.get("experiment") == THEORY for record in records):
         parts.append("The paper's theory figures, each closed form beside a simulation.")
     return " ".join(parts)

@@ -6,19 +6,33 @@ from collections.abc import Iterable
 from typing import Any
 
 from quietnn.records import Record
-from quietnn.reports.methods import style_of
+from quietnn.reports.methods import CLEAN, style_of
 from quietnn.reports.runs import EXPERIMENT, Run
 from quietnn.reports.titles import counted
 
+SELECTION_DRAW = -1
+"""The draw under which a federation records the candidates for fixed temperatures."""
+
+_PLANNED = (EXPERIMENT, "noisy_training")
+
 
 def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
-    """The `(wnr_db, draw, method)` that a sweep's configuration asks for; None if it does not say."""
+    """The `(wnr_db, draw, method)` that a configuration asks for; None if it does not say.
+
+    A federation, which is known by its rounds, is trained without noise in every draw, and chooses fixed temperatures
+    among candidates in a draw of its own.
+    """
     config = run.config
     wnrs, methods, num_draws = config.get("wnr_db"), config.get("methods"), config.get("num_draws")
     if not isinstance(wnrs, list) or not isinstance(methods, list) or not isinstance(num_draws, int):
         return None
     cells = {(_wnr(wnr), draw, str(method)) for wnr in wnrs for draw in range(num_draws) for method in methods}
-    return cells | {(math.inf, 0, "clean")}
+    if "num_rounds" not in config:
+        return cells | {(math.inf, 0, CLEAN)}
+    chosen = any("fixed" in str(method) for method in methods)
+    candidates = config.get("fixed", ()) if chosen else ()
+    cells |= {(_wnr(wnr), SELECTION_DRAW, str(text)) for wnr in wnrs for text in candidates}
+    return cells | {(math.inf, draw, CLEAN) for draw in range(num_draws)}
 
 
 def measured_cells(records: Iterable[Record]) -> set[tuple[Any, ...]]:
@@ -26,7 +40,7 @@ def measured_cells(records: Iterable[Record]) -> set[tuple[Any, ...]]:
     return {
         (_wnr(record.get("wnr_db")), record.get("draw"), record.get("method"))
         for record in records
-        if record.get("experiment", EXPERIMENT) == EXPERIMENT
+        if str(record.get("experiment", EXPERIMENT)).startswith(_PLANNED)
     }
 
 

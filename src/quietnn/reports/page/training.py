@@ -1,75 +1,108 @@
-"""What the page shows of noisy training: accuracy against the round, and its end against the WNR."""
+"""What the page shows of noisy training: accuracy against the round, and the trained network's against the WNR."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from quietnn.records import Record
-from quietnn.reports.methods import is_oracle, rank, style_of
-from quietnn.reports.page.inference import looks
+from quietnn.reports.analysis import TaskAnalysis, analyse_task
+from quietnn.reports.methods import CLEAN, is_oracle, rank, style_of
+from quietnn.reports.page.inference import looks, task_payload
 from quietnn.reports.page.numbers import short
-from quietnn.reports.titles import counted, task_title
+from quietnn.reports.titles import counted
 
 EXPERIMENT = "noisy_training"
+SELECTION = "noisy_training_selection"
+"""The experiment of runs that only chose temperatures for others."""
+
+CHANCE = 0.1
+"""What a diverged run counts with in a curve: ten classes, guessed."""
+
+_GREY = {"colour": "#888888", "marker": None, "dash": "-", "hollow": False}
 
 
-def training_payload(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """A task each: for every scheme and WNR the mean accuracy over seeds, round by round."""
+def training_payload(
+    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> list[dict[str, Any]]:
+    """A task each: what `task_payload` says of the trained networks, and the curves of their rounds.
+
+    Args:
+        records: of any experiment; those of noisy training are taken.
+        level: the accuracy at which gains are read; by default 85 % of the way from chance to the noiseless accuracy.
+        num_resamples: bootstrap resamples for each interval.
+    """
+    tasks = training_analyses(records, level=level, num_resamples=num_resamples)
+    return [_task(task) for task in tasks]
+
+
+def training_analyses(
+    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> list[TaskAnalysis]:
+    """The trained networks of each task, measured as in noisy inference; without noise, a mean over seeds."""
     grouped: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        if record.get("experiment") == EXPERIMENT and _usable(record):
-            grouped[str(record.get("task", "unnamed task"))].append(record)
-    return [_task(task, found) for task, found in grouped.items()]
+        if record.get("experiment") == EXPERIMENT:
+            finished = record.get("accuracy") is not None
+            grouped[str(record.get("task", "unnamed task"))].append(
+                record if finished else {**record, "accuracy": CHANCE}
+            )
+    found = []
+    for task, runs in grouped.items():
+        clean = [float(record["accuracy"]) for record in runs if record["method"] == CLEAN]
+        mean = float(np.mean(clean)) if clean else None
+        aim = round(CHANCE + 0.85 * ((mean or 0.6) - CHANCE), 2) if level is None else level
+        analysis = analyse_task(task, runs, aim, num_resamples)
+        found.append(replace(analysis, clean=None if mean is None else (mean, 0)))
+    return found
 
 
-def scheme_of(record: Record) -> str:
-    """How the receiver chose its denoiser: the scheme, else the method."""
-    return str(record.get("scheme") or record.get("method") or "unnamed")
+def _task(task: TaskAnalysis) -> dict[str, Any]:
+    records = task.records
+    payload = task_payload(task, most_trials=0)
+    num_rounds = max((max(record.get("tested_rounds") or [0]) for record in records), default=0)
+    seeds = counted(len({record.get("seed") for record in records}), "seed")
+    return {
+        **payload,
+        "lead": f"{counted(len({r['method'] for r in records} - {CLEAN}), 'scheme')}, {seeds}, {num_rounds} rounds.",
+        "notices": [*payload["notices"], *_diverged(records)],
+        "series": list(_series(records)),
+    }
 
 
-def _usable(record: Record) -> bool:
-    return all(isinstance(record.get(name), int | float) for name in ("round", "accuracy", "wnr_db"))
-
-
-def _task(task: str, records: Sequence[Record]) -> dict[str, Any]:
-    runs = {str(record.get("run", "")) for record in records}
-    cells: dict[tuple[str, str, float], dict[int, dict[Any, float]]] = defaultdict(lambda: defaultdict(dict))
-    for record in records:
-        key = scheme_of(record), str(record.get("run", "")), float(record["wnr_db"])
-        cells[key][int(record["round"])][record.get("seed")] = float(record["accuracy"])
-    schemes = sorted({key[:2] for key in cells}, key=lambda key: (rank(key[0]), key))
-    styles = dict(zip(schemes, looks([scheme for scheme, _ in schemes]), strict=True))
-    series = [
-        {
-            "label": style_of(key[0]).label + (f" ({key[1]})" if len(runs) > 1 else ""),
-            "oracle": is_oracle(key[0]),
-            **styles[key[:2]],
-            "scheme": schemes.index(key[:2]),
-            "wnr": short([key[2]])[0],
-            **_over_rounds(cells[key]),
-        }
-        for key in sorted(cells, key=lambda key: (schemes.index(key[:2]), key[2]))
+def _diverged(records: Sequence[Record]) -> list[str]:
+    return [
+        f"{style_of(record['method']).label} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
+        f"{record.get('diverged_round', '?')}; it counts as {100 * CHANCE:g} %."
+        for record in records
+        if record.get("status") == "diverged"
     ]
-    seeds = {record.get("seed") for record in records}
-    notice = "One seed only, so there is no band." if len(seeds) == 1 else ""
-    return {
-        "name": task,
-        "title": task_title(task),
-        "series": series,
-        "notices": [notice] if notice else [],
-        "lead": f"{counted(len(schemes), 'scheme')}, {counted(len(seeds), 'seed')}.",
-    }
 
 
-def _over_rounds(rounds: dict[int, dict[Any, float]]) -> dict[str, Any]:
-    order = sorted(rounds)
-    values = [list(rounds[at].values()) for at in order]
-    return {
-        "x": order,
-        "mean": short(float(np.mean(found)) for found in values),
-        "std": short(float(np.std(found, ddof=1)) if len(found) > 1 else math.nan for found in values),
-        "count": [len(found) for found in values],
-    }
+def _series(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    """For every run, scheme and WNR the mean accuracy over seeds, round by round."""
+    runs = {str(record.get("run", "")) for record in records}
+    cells: dict[tuple[str, str, float], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        rounds = zip(record.get("tested_rounds") or (), record.get("round_accuracy") or (), strict=True)
+        for number, accuracy in rounds:
+            cells[record["method"], str(record.get("run", "")), float(record["wnr_db"])][number].append(accuracy)
+    schemes = sorted({key[:2] for key in cells}, key=lambda key: (rank(key[0]), key))
+    styles = dict(zip(schemes, looks([method for method, _ in schemes]), strict=True))
+    for key in sorted(cells, key=lambda key: (schemes.index(key[:2]), key[2])):
+        name = "no noise" if key[0] == CLEAN else style_of(key[0]).label
+        rounds_of = cells[key]
+        values = [rounds_of[number] for number in sorted(rounds_of)]
+        yield {
+            "label": name + (f" ({key[1]})" if len(runs) > 1 else ""),
+            "oracle": is_oracle(key[0]),
+            **(_GREY if key[0] == CLEAN else styles[key[:2]]),
+            "wnr": short([key[2]])[0],
+            "x": sorted(rounds_of),
+            "mean": short(float(np.mean(found)) for found in values),
+            "std": short(float(np.std(found, ddof=1)) if len(found) > 1 else math.nan for found in values),
+            "count": [len(found) for found in values],
+        }

@@ -27,7 +27,7 @@ function accuracySeries(curve, withDraws) {
   return { ...curve, y, low: y.map((v, i) => v - (std[i] || 0)), high: y.map((v, i) => v + (std[i] || 0)), std, dots };
 }
 
-function accuracySection(task, id) {
+function accuracySection(task, id, title = "Accuracy against noise") {
   const key = `${id}-accuracy`;
   const state = chosen(key, { level: task.level, of: null, draws: false });
   const holder = h("div", {});
@@ -38,7 +38,7 @@ function accuracySection(task, id) {
   };
   show();
   return [
-    h("h3", { id: `${id}-accuracy-title` }, "Accuracy against noise"),
+    h("h3", { id: `${id}-accuracy-title` }, title),
     holder,
     plainTable(task.tables.accuracy, `${id}-accuracy`, { id: `${id}-accuracy-table`, open: false }),
     h("h3", { id: `${id}-gains-title` }, `Gain over ML at ${percent(task.level, 0)}`),

@@ -33,14 +33,20 @@ function taskMenu(task, id) {
     .filter(([, , there]) => there).map(([part, name]) => ({ id: `${id}-${part}-title`, name }));
 }
 
-function taskSection(task, id, alone) {
+// The numbers to take home.
+function headCards(task) {
   const cards = [];
   if (task.headline) cards.push([task.headline.value, task.headline.text]);
   if (task.clean) cards.push([percent(task.clean[0], 1), `accuracy without noise${task.clean[1] ? ` on ${task.clean[1].toLocaleString("en")} test examples` : ""}`]);
+  if (!cards.length) return null;
+  return h("div", { class: "cards" }, cards.map(([value, text], at) =>
+    h("p", { class: at || !task.headline ? "figure-card" : "figure-card main" }, h("strong", {}, value), " ", h("span", {}, named(text)))));
+}
+
+function taskSection(task, id, alone) {
   return [
     h("h2", { class: alone ? "unseen" : null }, task.title),
-    cards.length ? h("div", { class: "cards" }, cards.map(([value, text], at) =>
-      h("p", { class: at || !task.headline ? "figure-card" : "figure-card main" }, h("strong", {}, value), " ", h("span", {}, named(text))))) : null,
+    headCards(task),
     said(task.notices),
     task.curves.length ? accuracySection(task, id) : said(["Nothing was measured under noise yet."]),
     surfaceSection(task, id),

@@ -1,0 +1,47 @@
+"""The live page in a real browser."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietnn import records as store
+from quietnn.records import Record
+from quietnn.reports.live.server import LiveServer
+from quietnn.reports.live.watch import Watch
+
+pytestmark = pytest.mark.browser
+
+Make = Callable[..., list[Record]]
+
+
+def test_a_record_appears_without_a_reload_and_choices_stay(
+    make_records: Make, write_run: Callable[..., Path], open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    found = make_records(num_draws=2, methods=("ml", "mmse_pb"))
+    config = {"wnr_db": sorted({r["wnr_db"] for r in found[1:]}), "methods": ["ml", "mmse_pb"], "num_draws": 2}
+    folder = write_run(tmp_path / "run", found[:-1], **config)
+    with LiveServer(Watch([folder]), interval=0.1).running() as live:
+        page = open_page(live.address)
+        page.evaluate("window.sameDocument = true")
+        page.wait_for_selector(f"#live >> text={len(found) - 1} of {len(found)} records")
+        page.fill("#results-0-search", "mmse_pb")
+        status = page.locator("#results-0 [role=status]")
+        assert status.text_content() == f"13 of {len(found) - 1} records"
+        store.append(folder / "records.jsonl", found[-1:])
+        page.wait_for_selector("#live >> text=Finished")
+        page.wait_for_function("document.querySelector('#results-0 [role=status]').textContent.startsWith('14 of')")
+        assert page.input_value("#results-0-search") == "mmse_pb"
+        assert page.evaluate("window.sameDocument") is True
+
+
+def test_a_run_that_has_not_begun_is_waited_for(
+    make_records: Make, write_run: Callable[..., Path], open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    with LiveServer(Watch([tmp_path / "run"]), interval=0.1).running() as live:
+        page = open_page(live.address)
+        assert "no records yet" in page.locator("h1").text_content()
+        write_run(tmp_path / "run", make_records(num_draws=2, methods=("ml", "mmse")))
+        page.wait_for_selector("#task-0-accuracy .series")
+        assert page.locator("h1").text_content() == "Handwritten digits under weight noise"

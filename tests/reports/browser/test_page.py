@@ -1,0 +1,273 @@
+"""The page in a real browser: drawn, readable by pointer and keys, sortable, and safe."""
+
+import csv
+import io
+import json
+import statistics
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietnn.records import Record
+
+pytestmark = pytest.mark.browser
+
+Make = Callable[..., list[Record]]
+Write = Callable[..., Path]
+Open = Callable[..., Any]
+
+CANVAS_COLOURS = """canvas => {
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const found = new Set();
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i + 3] > 200) found.add((data[i] << 16) + (data[i + 1] << 8) + data[i + 2]);
+  }
+  return found.size;
+}"""
+
+
+@pytest.fixture
+def page(make_records: Make, write_page: Write, open_page: Open) -> Any:
+    return open_page(write_page(make_records(num_draws=3)))
+
+
+def test_curves_bands_gain_surface_and_layers_are_drawn(page: Any) -> None:
+    assert page.locator("#task-0-accuracy .series").count() == 6
+    assert page.locator("#task-0-accuracy .band").count() == 6
+    assert page.locator("#task-0-accuracy .gain-text").text_content().endswith("dB at 60 %")
+    surface = page.locator("#task-0-surface")
+    assert surface.locator("svg.chart rect").count() > 50
+    assert {mark.text_content() for mark in surface.locator(".mark").all()} >= {"ML", "MMSE", "chosen"}
+    assert "over-compensation" in surface.text_content()
+    assert "The pole, λ′ = 1 + η" in surface.text_content()
+    assert surface.locator("canvas").evaluate(CANVAS_COLOURS) > 50
+    assert "block1.conv1" in page.locator("#task-0-layers svg").text_content()
+    assert page.locator("h1").text_content() == "Handwritten digits under weight noise"
+
+
+def test_hovering_shows_the_values_of_the_records(page: Any, make_records: Make) -> None:
+    records = make_records(num_draws=3)
+    chart = page.locator("#task-0-accuracy svg.chart")
+    chart.scroll_into_view_if_needed()
+    marks = page.locator('#task-0-accuracy .series[data-label="MMSE_pb"] path[transform]')
+    box = marks.nth(3).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tip = page.locator(".tip")
+    assert tip.locator("strong").text_content() == "WNR −6 dB"
+    row = next(row for row in tip.locator("tr").all() if row.locator("td").first.text_content() == "MMSEpb")
+    measured = [100 * r["accuracy"] for r in records if r["method"] == "mmse_pb" and r["wnr_db"] == -6.0]
+    expected = f"{statistics.mean(measured):.2f} ± {statistics.stdev(measured):.2f} % (3 draws)"
+    assert row.locator("td").last.text_content() == expected
+
+
+def test_a_point_of_the_surface_shows_its_trial(page: Any, make_records: Make) -> None:
+    page.select_option("#task-0-surface-wnr", label="−6 dB")
+    svg = page.locator("#task-0-surface svg.chart")
+    svg.scroll_into_view_if_needed()
+    dot = svg.locator("circle[r='2']").nth(20)
+    box = dot.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tip = page.locator(".tip").inner_text().replace("−", "-").replace("\n", " ").replace("\t", " ")
+    trials = next(
+        r["trials"]
+        for r in make_records(num_draws=3)
+        if r["method"] == "mmse_pb" and r["wnr_db"] == -6.0 and r["draw"] == 0
+    )
+    shown = [f"λ′ {t[0]:g}, β {t[1]:g} accuracy {100 * t[2]:.2f} %" for t in trials if t[2] is not None]
+    assert any(tip.startswith(text) for text in shown), tip
+
+
+def test_keys_read_the_curves_aloud_and_turn_the_relief(page: Any) -> None:
+    page.locator("#task-0-accuracy svg.chart").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".unseen[aria-live]").text_content().startswith("WNR −10 dB: ")
+    page.keyboard.press("Escape")
+    assert page.locator(".tip").is_hidden()
+    relief = page.locator("#task-0-surface canvas")
+    before = relief.evaluate("canvas => canvas.toDataURL()")
+    relief.focus()
+    page.keyboard.press("ArrowRight")
+    assert relief.evaluate("canvas => canvas.toDataURL()") != before
+
+
+def test_a_curve_can_be_hidden_and_the_level_moved(page: Any) -> None:
+    chip = page.locator("#task-0-accuracy .chip").first
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert page.locator("#task-0-accuracy .series").count() == 5
+    page.locator("#task-0-level").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#task-0-accuracy .gain-text").text_content().endswith("dB at 61 %")
+    page.check("#task-0-draws")
+    assert page.locator("#task-0-accuracy .series circle").count() == 5 * 7 * 3
+
+
+def test_the_table_filters_and_sorts(page: Any, make_records: Make) -> None:
+    records = make_records(num_draws=3)
+    count = page.locator("#results-0 [role=status]")
+    assert count.text_content() == f"{len(records)} of {len(records)} records"
+    page.select_option("#results-0-method", "mmse_pb")
+    page.fill("#results-0-search", "accuracy>0.5 wnr_db<=-4")
+    wanted = [r for r in records if r["method"] == "mmse_pb" and r["accuracy"] > 0.5 and r["wnr_db"] <= -4]
+    assert count.text_content() == f"{len(wanted)} of {len(records)} records"
+    page.click("#results-0-by-accuracy")
+    page.click("#results-0-by-accuracy")
+    header = page.locator("#results-0 thead th").all_text_contents()
+    column = next(at for at, text in enumerate(header) if text.startswith("accuracy"))
+    cells = page.locator(f"#results-0 tbody td:nth-child({column + 1})").all_text_contents()
+    best = sorted((r["accuracy"] for r in wanted), reverse=True)
+    assert [float(cell) for cell in cells] == pytest.approx(best, rel=1e-5)
+    assert page.locator("#results-0 th[aria-sort=descending]").count() == 1
+    page.fill("#results-0-search", "nosuchword")
+    assert count.text_content() == "No record fits; loosen the filter."
+
+
+def saved(page: Any, selector: str, label: str) -> tuple[str, bytes]:
+    with page.expect_download() as download:
+        page.locator(selector).get_by_text(label, exact=True).click()
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes()
+
+
+def test_figures_are_saved_as_valid_svg_and_png(page: Any) -> None:
+    name, content = saved(page, "#task-0-accuracy .saves", "SVG")
+    assert name == "task-0-accuracy.svg"
+    root = ElementTree.fromstring(content)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert b"var(" not in content
+    assert b"light-dark" not in content
+    assert b"MMSE" in content
+    for figure, label in (("accuracy", "PNG"), ("surface", "PNG"), ("surface", "PNG of the relief"), ("layers", "PNG")):
+        name, content = saved(page, f"#task-0-{figure} .saves", label)
+        assert name.endswith(".png")
+        assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        assert content.rstrip().endswith(b"IEND\xaeB`\x82")
+        assert len(content) > 5000
+
+
+def test_numbers_are_saved_as_csv_and_latex(page: Any, make_records: Make) -> None:
+    records = make_records(num_draws=3)
+    _, content = saved(page, "#task-0-accuracy .saves", "CSV")
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    row = next(row for row in rows if row["method"] == "ML" and float(row["wnr_db"]) == -6.0)
+    measured = [r["accuracy"] for r in records if r["method"] == "ml" and r["wnr_db"] == -6.0]
+    assert float(row["mean"]) == pytest.approx(statistics.mean(measured), rel=1e-8)
+    _, content = saved(page, "#results-0 .saves", "CSV")
+    everything = list(csv.DictReader(io.StringIO(content.decode())))
+    assert [float(row["accuracy"]) for row in everything] == pytest.approx([r["accuracy"] for r in records], rel=1e-8)
+    name, content = saved(page, "#results-0 .saves", "LaTeX")
+    assert name == "results.tex"
+    assert content.startswith(b"\\begin{tabular}")
+    assert content.count(b"\\\\\n") == len(records) + 1
+    assert b"mmse\\_pb" in content
+
+
+def test_what_ran_is_told(page: Any) -> None:
+    told = page.locator("#ran").inner_text()
+    for text in ("quietnn report runs/digits", "2024-02-29", "0.1.0", "abc123def456", "computing time"):
+        assert text in told
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    make_records: Make, write_page: Write, open_page: Open, scheme: str
+) -> None:
+    page = open_page(write_page(make_records(num_draws=2)), width=390, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator("#task-0-accuracy .series").count() == 6
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(16, 18, 22)") == (scheme == "dark")
+    page.click("#theme")
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 18, 22)"
+
+
+def test_every_figure_has_a_name_and_a_table_beside_it(page: Any) -> None:
+    for figure in page.locator("[role=img]").all():
+        assert len(figure.get_attribute("aria-label")) > 20
+    for name in ("accuracy", "gains"):
+        assert page.locator(f"#task-0-{name}-table tbody tr").count() == 6
+    assert page.locator("#task-0-surface details table tbody tr").count() > 50
+    assert page.locator("#task-0-layers details table tbody tr").count() == 5
+
+
+def test_text_from_records_stays_text(make_records: Make, write_page: Write, open_page: Open) -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+    records = make_records(run=evil, task=evil, methods=("ml", evil), num_draws=2)
+    page = open_page(write_page(records, name=evil, note=evil))
+    assert evil in page.locator("h1").text_content()
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    _, content = saved(page, "#task-0-accuracy .saves", "SVG")
+    assert not [node for node in ElementTree.fromstring(content).iter() if node.tag.endswith(("script", "img"))]
+
+
+def test_what_is_missing_is_said_in_words(make_records: Make, write_page: Write, open_page: Open) -> None:
+    records = make_records(num_draws=1, wnrs=(-12.0, -10.0), methods=("ml", "mmse_pb"), with_trials=False)
+    config: dict[str, Any] = {"wnr_db": [-12.0, -10.0], "methods": ["ml", "mmse_pb", "posterior"], "num_draws": 1}
+    page = open_page(write_page(records, **config))
+    told = page.locator("main").inner_text()
+    assert "2 of 7 planned results are not there yet: Posterior (2)." in told
+    assert "rests on one noise draw, so there is no band and no interval" in told
+    assert "never reaches 60 %, so there is no gain to mark" in told.replace("\n", " ")
+    assert page.locator("#task-0-surface").count() == 0
+
+
+def test_no_records_at_all_is_a_page_too(write_page: Write, open_page: Open) -> None:
+    page = open_page(write_page([]))
+    assert "There are no records yet." in page.locator("#results").inner_text()
+
+
+def test_without_scripts_the_tables_are_there(make_records: Make, write_page: Write, open_page: Open) -> None:
+    page = open_page(write_page(make_records(num_draws=2)), java_script_enabled=False)
+    assert "MMSE_pb layerwise holds 60 %" in page.locator("main").inner_text()
+    assert page.locator("table").count() == 3
+
+
+def test_noisy_training_shows_rounds_and_where_they_end(write_page: Write, open_page: Open) -> None:
+    common = {"experiment": "noisy_training", "task": "cifar10/resnet20", "run": "fl", "num_rounds": 10}
+    rounds = {"tested_rounds": list(range(1, 11)), "round_accuracy": [0.2 + 0.05 * at for at in range(10)]}
+    records = [
+        common | rounds | {"method": method, "wnr_db": wnr_db, "seed": draw, "draw": draw, "accuracy": 0.65}
+        for method in ("ml", "mmse_pb")
+        for wnr_db in (-10.0, 0.0)
+        for draw in (0, 1)
+    ]
+    page = open_page(write_page(records))
+    assert page.locator("#training-0-rounds .series").count() == 2
+    assert page.locator("#training-0-accuracy .series").count() == 2
+    page.locator("#training-0-rounds svg.chart").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "65.00 ± 0.00 % (2 seeds)" in page.locator(".tip").inner_text()
+
+
+def test_a_hundred_thousand_records_are_drawn_and_stay_quick(write_page: Write, open_page: Open) -> None:
+    methods = [f"method{at}" for at in range(9)]
+    records: list[Record] = [
+        {
+            "method": method,
+            "wnr_db": float(wnr),
+            "draw": draw,
+            "seed": draw,
+            "accuracy": (7 * draw + wnr) % 1000 / 1000,
+            "loss": 1 / (3 + draw),
+            "task": "digits",
+            "run": "big",
+            "seconds": 0.1,
+        }
+        for method in ("ml", *methods)
+        for wnr in range(10)
+        for draw in range(1000)
+    ]
+    path = write_page(records)
+    assert path.stat().st_size < 6_000_000
+    page = open_page(path)
+    marks = page.evaluate("performance.getEntriesByName('drawn')[0].startTime")
+    page.fill("#results-0-search", "method3")
+    page.click("#results-0-by-accuracy")
+    assert page.locator("#results-0 [role=status]").text_content() == "10,000 of 100,000 records"
+    print(json.dumps({"bytes": path.stat().st_size, "drawn_ms": marks}))
+    assert marks < 60_000
