@@ -2,9 +2,9 @@
 
 A real channel use at signal-to-noise ratio `eta` carries at most `C = log2(1 + eta) / 2` bits without error. Sent
 digitally over as many uses as there are weights, a model therefore has `C` bits a weight. Here they are spent as
-practice would: one uniform step for the whole model, each tensor's levels entropy-coded by their own frequencies and scaled by
-the one factor that is best for it, everything decoded without error. The step is the smallest whose entropy, averaged
-over all weights, is at most `C`.
+practice would: one uniform step for the whole model, each tensor's levels entropy-coded by their own frequencies and
+scaled by the one factor that is best for it, everything decoded without error. The step is the smallest whose entropy,
+averaged over all weights, is at most `C`.
 
 For Gaussian weights no code can do better than squared error `sigma_w^2 2^-2C = sigma_w^2 / (1 + eta)`, which is just
 that of sending the weights as they are and MMSE (Goblick, "Theoretical limitations on the transmission of data from
