@@ -13,6 +13,7 @@ PACKAGE = Path(quietnn.__file__).parent
 ORDER = (
     "errors",
     "units",
+    "files",
     "records",
     "theory",
     "moments",
@@ -83,7 +84,7 @@ def test_the_command_line_may_import_everything_that_has_a_place() -> None:
 
 
 def test_reports_need_no_torch() -> None:
-    assert GRAPH["reports"] <= {"errors", "units", "records"}
+    assert GRAPH["reports"] <= {"errors", "units", "files", "records"}
     for file in modules():
         if first_level(file) in {"reports", *GRAPH["reports"]}:
             assert not [name for name in imported_names(file) if name.split(".")[0] == "torch"], file

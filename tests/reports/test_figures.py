@@ -12,7 +12,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.records import Record
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.curves import curves, make_curve
-from quietnn.reports.figures import drawing, save_figure, to_png, to_svg, write_whole
+from quietnn.reports.figures import drawing, save_figure, to_png, to_svg
 from quietnn.reports.gains import gain_db
 from quietnn.reports.layers_figure import layer_records, layers_figure
 from quietnn.reports.surface_figure import surface_figure, surface_records
@@ -66,13 +66,6 @@ def test_the_same_figure_is_the_same_file_and_settings_are_left_alone(tmp_path: 
 def test_an_unknown_style_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="'poster' does not exist; choose one of screen, paper"), drawing("poster"):  # type: ignore[arg-type]
         pass
-
-
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(OSError, match="taken"):
-        write_whole(tmp_path / "taken", b"text")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_the_surface_is_one_wnr_and_draw_with_the_oracle_last(full_records: tuple[Record, ...]) -> None:

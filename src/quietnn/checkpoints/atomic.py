@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.files import sync
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
@@ -52,9 +53,10 @@ def check_target(source: Path, out: Path, *, overwrite: bool, num_bytes: int) ->
 
 @contextmanager
 def replacing_file(out: Path) -> Iterator[Path]:
-    """A path to write to (and fsync) that takes the place of `out` at the end of the block, or vanishes."""
+    """A path to write to that takes the place of `out` at the end of the block, or vanishes."""
     with _beside(out, folder=False) as partial:
         yield partial
+        sync(partial)
         partial.replace(out)
         sync(out.absolute().parent)
 
@@ -71,15 +73,6 @@ def replacing_folder(out: Path) -> Iterator[Path]:
         else:
             partial.rename(out)
         sync(out.absolute().parent)
-
-
-def sync(path: Path) -> None:
-    """Make a file's content, or the names in a folder, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import replacing_file, replacing_folder, sync
+from quietnn.checkpoints.atomic import replacing_file, replacing_folder
 from quietnn.checkpoints.base import Change, Look
 from quietnn.checkpoints.folder import Shard, all_entries, find_shards
 from quietnn.checkpoints.header import Entry, encode_header
@@ -19,6 +19,7 @@ from quietnn.checkpoints.provenance import Step, history, with_step
 from quietnn.checkpoints.sink import Sink
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
+from quietnn.files import sync
 
 
 @dataclass(frozen=True)

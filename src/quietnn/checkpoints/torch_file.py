@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 import pickle
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
@@ -105,8 +104,6 @@ class TorchCheckpoint:
             with partial.open("wb") as file:  # by path, torch would write the name into the archive
                 torch.save(content, file)
             _write_history(partial, with_step({KEY: json.dumps(self.history)}, step)[KEY])
-            with partial.open("rb") as written:
-                os.fsync(written.fileno())
 
 
 def _load(path: Path) -> Any:

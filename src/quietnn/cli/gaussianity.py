@@ -19,7 +19,7 @@ def gaussianity(
     from quietnn import records
     from quietnn.cli.table import print_table
     from quietnn.experiments.gaussianity import Gaussianity
-    from quietnn.reports.figures import write_whole
+    from quietnn.files import write_whole
     from quietnn.reports.tables import Table, to_markdown
 
     found = list(Gaussianity(task, wnr_db, str(weights) if weights else None).run(data_dir))

@@ -90,7 +90,8 @@ def _draw(seen: "Inspection", path: Path, noise_variance: float | None, threads:
     from quietnn.checkpoints.inspect import histogram
     from quietnn.checkpoints.workers import Streaming
     from quietnn.errors import InvalidConfig
-    from quietnn.reports.figures import to_png, to_svg, write_whole
+    from quietnn.files import write_whole
+    from quietnn.reports.figures import to_png, to_svg
     from quietnn.reports.weights_figure import weights_figure
 
     if path.suffix not in (".png", ".svg"):

@@ -1,7 +1,6 @@
 """Run an experiment into a folder: only what is missing, each record on disk before the next."""
 
 import json
-import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
 from quietnn.experiments.engines import MakeWorker, run_units
 from quietnn.experiments.noisy_inference import EXTENDABLE, NoisyInference, key_of
+from quietnn.files import write_whole
 from quietnn.records import Record
 
 RECORDS = "records.jsonl"
@@ -158,11 +158,5 @@ def _check_same_experiment(config: Experiment, folder: Path, have: list[Record],
 
 
 def _write_config(config: Experiment, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / (CONFIG + ".new")
-    with beside.open("w") as file:
-        json.dump({**to_mapping(config), "digest": config.digest}, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(folder / CONFIG)
+    text = json.dumps({**to_mapping(config), "digest": config.digest}, indent=2)
+    write_whole(folder / CONFIG, (text + "\n").encode())

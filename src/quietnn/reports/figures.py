@@ -1,13 +1,13 @@
 """What every figure shares: its style, its size, and how it becomes a file, byte for byte the same each time."""
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from quietnn.errors import InvalidConfig
+from quietnn.files import write_whole
 
 Figure = Any
 """A `matplotlib.figure.Figure`; matplotlib itself is imported only when one is drawn."""
@@ -143,20 +143,6 @@ def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
     write_whole(png, to_png(figure))
     write_whole(svg, to_svg(figure).encode())
     return png, svg
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, make sure it is on the disk, then move it there in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def mathtext(label: str) -> str:

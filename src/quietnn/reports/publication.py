@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quietnn.errors import MissingData, unknown_choice
+from quietnn.files import write_whole
 from quietnn.reports.accuracy_figure import accuracy_figure
 from quietnn.reports.federated_figures import rounds_figure
-from quietnn.reports.figures import Figure, Style, to_pdf, to_png, to_svg, write_whole
+from quietnn.reports.figures import Figure, Style, to_pdf, to_png, to_svg
 from quietnn.reports.page.payload import analyse_inference
 from quietnn.reports.page.theory import EXPERIMENT as THEORY
 from quietnn.reports.page.training import training_analyses

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from quietnn.files import write_whole
 from quietnn.reports.accuracy_figure import accuracy_figure
 from quietnn.reports.analysis import CONFIDENCE, Analysis, TaskAnalysis, sentences
-from quietnn.reports.figures import Figure, Style, to_png, to_svg, write_whole
+from quietnn.reports.figures import Figure, Style, to_png, to_svg
 from quietnn.reports.page.document import render_analysis
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, to_csv, to_latex, to_markdown
 from quietnn.reports.task_figures import accuracy_panel, task_figures

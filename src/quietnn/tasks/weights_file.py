@@ -1,6 +1,5 @@
 """A network's clean weights as one safetensors file: loaded if they fit, written whole or not at all."""
 
-import os
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -8,6 +7,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidWeights, MissingData
+from quietnn.files import replacing
 
 
 def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
@@ -45,15 +45,8 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
 
 def write_weights(path: Path, weights: dict[str, Tensor], *, metadata: dict[str, str]) -> None:
     """Write the file beside its name, then put it there: whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, partial, metadata=metadata)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as beside:
+        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, metadata=metadata)
 
 
 def _some(names: list[str]) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig
+from quietnn.files import write_whole
 from quietnn.reports.analysis import Analysis
-from quietnn.reports.figures import write_whole
 from quietnn.reports.page.payload import analyse_inference, page_payload
 from quietnn.reports.runs import Run
 
