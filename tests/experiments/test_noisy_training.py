@@ -1,0 +1,180 @@
+"""Noisy training ends with the same records however often it was killed, and says so when it diverges."""
+
+import math
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from quietnn import records
+from quietnn.errors import InvalidConfig
+from quietnn.experiments.config import load_config
+from quietnn.experiments.federate import federate
+from quietnn.experiments.federated_run import CHECKPOINTS
+from quietnn.experiments.noisy_training import NoisyTraining, choose
+from quietnn.federated.checkpoint import load_server, save_server
+from quietnn.federated.rounds import ServerState
+from quietnn.records import Record
+
+CONFIG = """
+name = "mini"
+task = "digits"
+wnr_db = [-3]
+methods = ["carried", "mmse_pb"]
+num_draws = 1
+num_devices = 10
+num_active = 2
+num_rounds = 4
+num_epochs = 1
+batch_size = 25
+learning_rate = 0.05
+num_tuning_examples = 20
+num_progress_examples = 100
+num_test_examples = 200
+num_selection_examples = 100
+test_every = 2
+deploy_wnr_db = [10]
+"""
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> NoisyTraining:
+    path = tmp_path_factory.mktemp("config") / "mini.toml"
+    path.write_text(CONFIG)
+    return load_config(NoisyTraining, path)
+
+
+def without_times(found: list[Record]) -> list[Record]:
+    plain = [{key: value for key, value in record.items() if key != "seconds"} for record in found]
+    return sorted(plain, key=lambda record: (record["method"], record["wnr_db"], record["draw"]))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(small: NoisyTraining, tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    return without_times(federate(small, tmp_path_factory.mktemp("whole")))
+
+
+def test_one_record_for_each_run_with_its_history(uninterrupted: list[Record]) -> None:
+    assert [record["method"] for record in uninterrupted] == ["carried", "clean", "mmse_pb"]
+    for record in uninterrupted:
+        assert record["status"] == "finished"
+        assert record["tested_rounds"] == [2, 4]
+        assert len(record["round_loss"]) == len(record["round_theta"]) == 4
+        assert 0 <= record["deployed_ml"][0] <= 1
+    clean, noisy = uninterrupted[1], uninterrupted[0]
+    assert clean["wnr_db"] == math.inf
+    assert set(clean["round_theta"]) == {1.0}
+    assert max(noisy["round_theta"]) < 1.0
+
+
+def test_worker_processes_make_the_same_records(
+    small: NoisyTraining, tmp_path: Path, uninterrupted: list[Record]
+) -> None:
+    assert without_times(federate(small, tmp_path, engine="processes", num_workers=2)) == uninterrupted
+
+
+def test_killed_in_the_middle_of_runs_it_ends_the_same(tmp_path: Path, uninterrupted: list[Record]) -> None:
+    (tmp_path / "mini.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "quietnn.cli.main", "federate", str(tmp_path / "mini.toml")]
+    command += ["--out", str(tmp_path / "run")]
+    moments, kills = random.Random(0), 0
+    for _ in range(2):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        folder, deadline = tmp_path / "run" / CHECKPOINTS, time.monotonic() + 120
+        before = {path: path.stat().st_mtime_ns for path in folder.glob("*.safetensors")}
+        # Wait until a round is finished, so that the kill hits the work and not the imports.
+        while {p: p.stat().st_mtime_ns for p in folder.glob("*.safetensors")} == before and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0.0, 0.1))
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills
+    subprocess.run(command, check=True, capture_output=True)
+    found = records.read(tmp_path / "run" / "records.jsonl")
+    assert without_times(found) == uninterrupted
+    assert (tmp_path / "run" / "summary.md").exists()
+
+
+def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTraining, tmp_path: Path) -> None:
+    wild = replace(small, methods=("ml", "mmse"), wnr_db=(-300.0,), name="wild", deploy_wnr_db=())
+    found = {record["method"]: record for record in federate(wild, tmp_path)}
+    assert found["ml"]["status"] == "diverged"
+    assert found["ml"]["accuracy"] is None
+    assert f"round {found['ml']['diverged_round']}" in found["ml"]["reason"]
+    assert found["clean"]["status"] == found["mmse"]["status"] == "finished"
+
+
+def test_fixed_temperatures_are_chosen_on_another_seed_and_not_on_test_data(
+    small: NoisyTraining, tmp_path: Path
+) -> None:
+    config = replace(
+        small, methods=("mmse_pb_fixed", "mmse_pb_fixed_oracle"), fixed=("1 0", "0.3 0"), num_rounds=2, test_every=1
+    )
+    found = federate(config, tmp_path)
+    candidates = {record["method"]: record for record in found if record["draw"] == -1}
+    assert set(candidates) == {"1 0", "0.3 0"}
+    assert {record["seed"] for record in candidates.values()} == {config.selection_seed}
+    fixed = next(record for record in found if record["method"] == "mmse_pb_fixed")
+    best = max(candidates.values(), key=lambda record: record["validation_accuracy"])
+    assert candidates[fixed["fixed"]]["validation_accuracy"] == best["validation_accuracy"]
+    assert fixed["lambda_prime"] == pytest.approx(1 + 10**-0.3 * (1 - 1 / float(fixed["fixed"].split()[0])))
+    assert fixed["seed"] == 0
+
+
+def test_a_choice_needs_candidates_that_ended() -> None:
+    run = {"draw": -1, "wnr_db": 0.0, "method": "1 0", "validation_accuracy": None}
+    with pytest.raises(InvalidConfig, match="no candidate"):
+        choose([run], ("1 0", "0.3 0"), 0.0, "validation_accuracy")
+    better = {**run, "method": "0.3 0", "validation_accuracy": 0.2}
+    assert choose([run, better], ("1 0", "0.3 0"), 0.0, "validation_accuracy") == "0.3 0"
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
+    server = ServerState(3, {"w": torch.ones(2)}, {"estimate/w": torch.zeros(2)})
+    save_server(tmp_path / "c.safetensors", server, [{"round": 3, "loss": math.inf}], {"seed": 1})
+    stored = load_server(tmp_path / "c.safetensors", {"seed": 1})
+    assert stored is not None
+    assert stored[0].num_rounds_done == 3
+    assert torch.equal(stored[0].memory["estimate/w"], torch.zeros(2))
+    assert stored[1] == [{"round": 3, "loss": math.inf}]
+    with pytest.raises(InvalidConfig, match="seed was 1, now 2"):
+        load_server(tmp_path / "c.safetensors", {"seed": 2})
+    assert load_server(tmp_path / "nothing.safetensors", {}) is None
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("federated-*.toml")), ids=lambda path: path.stem)
+def test_the_ready_made_configurations_are_valid(path: Path) -> None:
+    config = load_config(NoisyTraining, path)
+    assert config.name == path.stem
+    assert len(config.fixed) <= 6
+    assert config.stages()[0][0].methods == ("clean",)
+    if "paper" in path.stem:
+        recipe = config.training()
+        assert (recipe.num_rounds, recipe.num_epochs, recipe.batch_size, recipe.learning_rate) == (100, 5, 1024, 0.1)
+        assert (recipe.momentum, recipe.weight_decay, config.num_devices, config.num_active) == (0.9, 5e-4, 20, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ("mlx",)}, "did you mean 'ml'"),
+        ({"partition": "iid"}, "partition is 'iid'"),
+        ({"num_active": 11}, "11 of 10 devices"),
+        ({"methods": ("mmse_pb_fixed",)}, "needs candidates"),
+        ({"fixed": ("0.5",)}, "is not 'theta beta'"),
+        ({"num_rounds": 0}, "num_rounds is 0"),
+        ({"fading": "inversion", "csi_error": 0.1}, "infinite variance"),
+    ],
+    ids=str,
+)
+def test_impossible_configurations_are_refused(small: NoisyTraining, change: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        replace(small, **change)  # type: ignore[arg-type]
