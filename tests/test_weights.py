@@ -88,6 +88,17 @@ class TestNoisyNames:
         model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, affine=False))
         assert noisy_names_of_state({**model.state_dict(), "step.count": torch.tensor(3)}) == ("0.weight", "0.bias")
 
+    def test_the_slope_of_a_prelu_is_noisy_unless_it_looks_like_a_normalisation_layers_scale(self) -> None:
+        model = nn.Sequential(nn.Linear(3, 3), nn.PReLU())
+        assert noisy_names(model) == noisy_names_of_state(model.state_dict()) == ("0.weight", "0.bias", "1.weight")
+        by_channel = nn.Sequential(nn.Linear(3, 3), nn.PReLU(3))
+        assert noisy_names(by_channel) == ("0.weight", "0.bias", "1.weight")
+        assert noisy_names_of_state(by_channel.state_dict()) == ("0.weight", "0.bias")
+
+    def test_older_names_of_a_normalisation_layers_scale_and_offset(self) -> None:
+        state = {"norm.gamma": torch.ones(3), "norm.beta": torch.ones(3), "block.gamma": torch.ones(3)}
+        assert noisy_names_of_state(state) == ("block.gamma",)
+
     def test_module_and_state_dict_agree(self, tiny_net: nn.Module) -> None:
         by_state = set(noisy_names_of_state(tiny_net.state_dict()))
         assert by_state == {*noisy_names(tiny_net), "head.weight"}  # the tied name: a dict lists both

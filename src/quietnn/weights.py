@@ -55,8 +55,10 @@ def noisy_names(
 def noisy_names_of_state(state: Weights) -> tuple[str, ...]:
     """The noisy names of a bare state dict, where there is no module to ask.
 
-    The rule: a layer (the names with a common prefix) is a normalisation layer if it carries running statistics
-    or if its `weight` has one dimension. Tensors that are not floating point are never noisy.
+    The rule: a layer (the names with a common prefix) is a normalisation layer if it carries running statistics, or
+    if its `weight` (or `gamma`, beside a `beta`) has one dimension; a `weight` of one value and nothing else is the
+    slope of a PReLU and noisy. A PReLU with a slope for each channel looks like RMSNorm and is taken for one. Tensors
+    that are not floating point are never noisy.
 
     >>> noisy_names_of_state({"fc.weight": torch.ones(2, 3), "fc.bias": torch.ones(2), "ln.weight": torch.ones(3)})
     ('fc.weight', 'fc.bias')
@@ -77,11 +79,21 @@ def noisy_names_of_shapes(shapes: Mapping[str, Sequence[int]], floating: Collect
     """
     names: list[str] = []
     for members in layerwise(shapes).values():
-        parameters = {name.rpartition(".")[2]: name for name in members}
-        flat = "weight" in parameters and len(shapes[parameters["weight"]]) == 1
-        if not {"running_mean", "running_var"} & parameters.keys() and not flat:
+        if not _is_normalisation({name.rpartition(".")[2]: shapes[name] for name in members}):
             names += [name for name in members if name in floating]
     return tuple(names)
+
+
+def _is_normalisation(parameters: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a layer with these shapes normalises: it has running statistics, or scales each channel by itself.
+
+    Older networks call scale and offset `gamma` and `beta`. One single weight alone is the slope of a PReLU.
+    """
+    if parameters.keys() & {"running_mean", "running_var"}:
+        return True
+    scale = parameters["gamma"] if {"gamma", "beta"} <= parameters.keys() else parameters.get("weight", ())
+    is_slope = parameters.keys() == {"weight"} and tuple(scale) == (1,)
+    return len(scale) == 1 and not is_slope
 
 
 def whole(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
