@@ -41,7 +41,7 @@ def test_curves_bands_gain_surface_and_layers_are_drawn(page: Any) -> None:
     surface = page.locator("#task-0-surface")
     assert surface.locator("svg.chart rect").count() > 50
     assert {mark.text_content() for mark in surface.locator(".mark").all()} >= {"ML", "MMSE", "chosen"}
-    assert "over-compensation" in surface.text_content()
+    assert "under-compensation" in surface.locator("svg.chart").text_content()
     assert "The pole, λ′ = 1 + η" in surface.text_content()
     assert surface.locator("canvas").evaluate(CANVAS_COLOURS) > 50
     assert "block1.conv1" in page.locator("#task-0-layers svg").text_content()
@@ -56,10 +56,10 @@ def test_hovering_shows_the_values_of_the_records(page: Any, make_records: Make)
     box = marks.nth(3).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tip = page.locator(".tip")
-    assert tip.locator("strong").text_content() == "WNR −6 dB"
+    assert tip.locator("strong").text_content() == "WNR −6 dB, 3 draws"
     row = next(row for row in tip.locator("tr").all() if row.locator("td").first.text_content() == "MMSEpb")
     measured = [100 * r["accuracy"] for r in records if r["method"] == "mmse_pb" and r["wnr_db"] == -6.0]
-    expected = f"{statistics.mean(measured):.2f} ± {statistics.stdev(measured):.2f} % (3 draws)"
+    expected = f"{statistics.mean(measured):.2f} ± {statistics.stdev(measured):.2f} %"
     assert row.locator("td").last.text_content() == expected
 
 
@@ -84,7 +84,7 @@ def test_keys_read_the_curves_aloud_and_turn_the_relief(page: Any) -> None:
     page.locator("#task-0-accuracy svg.chart").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert page.locator(".unseen[aria-live]").text_content().startswith("WNR −10 dB: ")
+    assert page.locator(".unseen[aria-live]").text_content().startswith("WNR −10 dB, 3 draws: ")
     page.keyboard.press("Escape")
     assert page.locator(".tip").is_hidden()
     relief = page.locator("#task-0-surface canvas")
@@ -241,7 +241,8 @@ def test_noisy_training_shows_rounds_and_where_they_end(write_page: Write, open_
     assert page.locator("#training-0-accuracy .series").count() == 2
     page.locator("#training-0-rounds svg.chart").focus()
     page.keyboard.press("ArrowLeft")
-    assert "65.00 ± 0.00 % (2 seeds)" in page.locator(".tip").inner_text()
+    assert "round 10, 2 seeds" in page.locator(".tip").inner_text()
+    assert "65.00 ± 0.00 %" in page.locator(".tip").inner_text()
 
 
 def test_a_hundred_thousand_records_are_drawn_and_stay_quick(write_page: Write, open_page: Open) -> None:

@@ -75,5 +75,5 @@ def test_the_title_says_training_and_the_plan_counts_candidates() -> None:
     records.append({**federation("1 0", -8.0, -1, 0.5), "experiment": "noisy_training_selection"})
     run = Run("fl", Path(), config, tuple(records))
     assert page_title([run]) == "Handwritten digits, trained over a noisy channel"
-    assert page_lead(records) == "Federated training over the air: 2 schemes, 3 rounds each."
+    assert page_lead(records) == "Federated training over the air: 2 schemes, 3 rounds, 2 seeds."
     assert missing_sentence(run).startswith("fl: 11 of 26 planned results are not there yet")

@@ -69,7 +69,7 @@ def _headline(task: TaskAnalysis) -> dict[str, str] | None:
     gain = None if task.best is None else task.gains[task.best]
     if task.best is None or gain is None or gain.gain_db is None:
         return None
-    interval = f"; {percent(CONFIDENCE)} interval {interval_text(gain)} dB" if gain.low is not None else ""
+    interval = f"; {_interval_name(gain)} {interval_text(gain)} dB" if gain.low is not None else ""
     return {
         "value": f"{gain.gain_db:+.1f} dB",
         "text": f"{task.curves[task.best].label} over ML at {percent(task.level)} accuracy{interval}",
@@ -109,9 +109,18 @@ def _gain(gain: Gain) -> dict[str, Any]:
         "low": None if gain.low is None else short([gain.low])[0],
         "high": None if gain.high is None else short([gain.high])[0],
         "interval": interval_text(gain),
+        "intervalName": _interval_name(gain),
         "numDraws": gain.num_draws,
         "note": gain.note,
     }
+
+
+def _interval_name(gain: Gain) -> str:
+    """The confidence that the interval can have: few draws cannot give all of it (see `gain_db`)."""
+    at_most = 1 - 2.0 ** (1 - gain.num_draws)
+    if at_most < CONFIDENCE:
+        return f"interval of at most {percent(math.floor(100 * at_most) / 100)},"
+    return f"{percent(CONFIDENCE)} interval"
 
 
 def _missing(curves: Sequence[Curve]) -> list[str]:

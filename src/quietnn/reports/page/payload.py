@@ -114,7 +114,8 @@ def page_lead(records: Sequence[Record]) -> str:
     if training:
         schemes = counted(len({record.get("method") for record in training} - {CLEAN}), "scheme")
         rounds = counted(max(int(record.get("num_rounds") or 0) for record in training), "round")
-        parts.append(f"Federated training over the air: {schemes}, {rounds} each.")
+        seeds = counted(len({record.get("seed") for record in training}), "seed")
+        parts.append(f"Federated training over the air: {schemes}, {rounds}, {seeds}.")
     if any(record.get("experiment") == THEORY for record in records):
         parts.append("The paper's theory figures, each closed form beside a simulation.")
     return " ".join(parts)

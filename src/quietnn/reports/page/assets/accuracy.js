@@ -61,8 +61,8 @@ function accuracyFigure(task, id, state, show) {
     asPercent: true, lines: clean,
     overlay: (svg, x, y, shown) => drawGain(svg, x, y, shown, gainNow(series, of, state.level), state.level),
     xName: (wnr) => `WNR ${plain(wnr)} dB`,
-    read: (one, i) => `${fixed(100 * one.y[i], 2)}${Number.isFinite(one.std[i]) ? ` ± ${fixed(100 * one.std[i], 2)}` : ""} %`
-      + (one.count[i] > 1 ? ` (${one.count[i]} draws)` : " (1 draw)"),
+    counted: "draw",
+    read: (one, i) => `${fixed(100 * one.y[i], 2)}${Number.isFinite(one.std[i]) ? ` ± ${fixed(100 * one.std[i], 2)}` : ""} %`,
   };
   const level = h("input", { id: `${id}-level`, type: "range", min: 5, max: 99, step: 1,
     value: Math.round(100 * state.level), onchange: (event) => {
@@ -123,7 +123,7 @@ function gainSentence(task, series, of, level) {
     if (place === null) return `${curve.label} ${whyNot(curve, level)}, so there is no gain to mark.`;
   }
   const same = Math.abs(level - task.level) < 1e-9 && task.curves[of].gain;
-  const interval = same && same.low !== null ? `, 95 % interval ${same.interval}` : "";
+  const interval = same && same.low !== null ? `, ${same.intervalName} ${same.interval}` : "";
   return `At ${percent(level, 0)}, ${ours.label} needs ${fixed(Math.abs(from - at), 2)} dB ${from >= at ? "less" : "more"} `
     + `WNR than ${theirs.label}${interval}.`;
 }
@@ -192,7 +192,7 @@ function gainFigure(task, id) {
     const ends = found.flatMap((c) => [c.gain.db, real(c.gain.low), real(c.gain.high), 0]).filter(Number.isFinite);
     const x = linear(widened(extent(ends), 0.08), [left, width - 64]);
     const svg = s("svg", { viewBox: `0 0 ${width} ${tall + 50}`, class: "chart", "font-size": 12.5 });
-    for (const tick of roundTicks(x.domain, (x.range[1] - left) / 60)) {
+    for (const tick of roundTicks(x.domain, Math.max(3, (x.range[1] - left) / 60))) {
       svg.append(s("line", { x1: x(tick), x2: x(tick), y1: 4, y2: tall + 8, stroke: tick ? "var(--grid)" : "var(--axis)" }));
       svg.append(s("text", { x: x(tick), y: tall + 24, "text-anchor": "middle", fill: "var(--soft)" }, plain(tick)));
     }

@@ -1,7 +1,7 @@
 // Lines with bands: drawn once as a plain picture, then given a pointer, keys and a legend that hides curves.
 //
-// A chart is { id, title, xLabel, yLabel, series, xTicks, xDomain, yDomain, asPercent, lines, spans, overlay }, and a
-// series { label, colour, dash, marker, hollow, x, y, low, high, count, dots, silent, bars }.
+// A chart is { id, title, xLabel, yLabel, series, xTicks, xDomain, yDomain, asPercent, lines, spans, counted, xName,
+// read, overlay }, and a series { label, colour, dash, marker, hollow, x, y, low, high, count, dots, silent, bars }.
 
 const MARGIN = { top: 24, right: 16, bottom: 46, left: 54 };
 const WIDE = 620;
@@ -199,12 +199,12 @@ function listen(drawn, chart) {
     rule.setAttribute("x1", x(places[at]));
     rule.setAttribute("x2", x(places[at]));
     rule.setAttribute("opacity", 1);
-    const rows = readings(shown, places[at], chart, height === null ? null : y.back(height));
+    const { title, rows } = readings(shown, places[at], chart, height === null ? null : y.back(height));
     const box = svg.getBoundingClientRect();
     const shrink = box.width / svg.viewBox.baseVal.width;
     const vertical = height === null ? (y.range[0] + y.range[1]) / 2 : height;
-    showTip({ x: box.left + shrink * x(places[at]), y: box.top + shrink * vertical }, chart.xName(places[at]), rows);
-    if (aloud) say(chart.xName(places[at]), rows);
+    showTip({ x: box.left + shrink * x(places[at]), y: box.top + shrink * vertical }, title, rows);
+    if (aloud) say(title, rows);
   };
   const hide = () => {
     rule.setAttribute("opacity", 0);
@@ -237,12 +237,22 @@ function readings(shown, at, chart, height) {
   for (const series of shown) {
     const i = series.x.indexOf(at);
     if (i < 0 || !Number.isFinite(series.y[i])) continue;
-    found.push({ label: series.label, colour: lineColour(series.colour), y: series.y[i], value: chart.read(series, i) });
+    found.push({ label: series.label, colour: lineColour(series.colour), y: series.y[i], value: chart.read(series, i),
+      count: series.count?.[i] });
   }
   found.sort((a, b) => b.y - a.y);
   if (height !== null && found.length > 1) {
     const near = found.reduce((best, row) => (Math.abs(row.y - height) < Math.abs(best.y - height) ? row : best));
     near.strong = true;
   }
-  return found;
+  return { title: chart.xName(at) + shareCounts(found, chart.counted), rows: found };
+}
+
+// How many draws or seeds are behind the values: once in the title if it is the same for all, else beside each.
+function shareCounts(rows, noun) {
+  if (!noun) return "";
+  const text = (count) => `${count} ${count === 1 ? noun : `${noun}s`}`;
+  if (unique(rows.map((row) => row.count)).length === 1) return `, ${text(rows[0].count)}`;
+  for (const row of rows) row.value += ` (${text(row.count)})`;
+  return "";
 }

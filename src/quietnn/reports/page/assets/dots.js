@@ -1,6 +1,6 @@
 // Rows of dots, a row for each layer: small ones are draws, the large one their mean.
 //
-// A panel is { label, values (draws by rows), line, lineName, limits (a tick for each row, e.g. its pole) }.
+// A panel is { label, values (draws by rows), line, lineName, limits (a bar for each row, e.g. its pole), stretch }.
 
 const ROW = 20;
 
@@ -30,13 +30,16 @@ function writeRows(svg, names, left, top) {
 }
 
 function drawPanel(svg, plot, panel, { start, end, top, tall }) {
-  const x = linear(widened(extent([...panel.values.flat(), panel.line]), 0.06), [start, end]);
+  const all = [...panel.values.flat(), panel.line].filter(Number.isFinite);
+  const long = panel.stretch && Math.max(...all) > 12;
+  const [low, high] = extent(all);
+  const x = long ? stretched([low - 0.3, 1.15 * high], [start, end]) : linear(widened([low, high], 0.06), [start, end]);
   const bottom = top + tall;
   for (let row = 0; row < plot.names.length; row += 1) {
     const y = top + (row + 0.5) * ROW;
     svg.append(s("line", { x1: start, x2: end, y1: y, y2: y, stroke: "var(--grid)" }));
   }
-  for (const tick of roundTicks(x.domain, (end - start) / 52)) {
+  for (const tick of long ? stretchedTicks(x, 26) : roundTicks(x.domain, (end - start) / 52)) {
     svg.append(s("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle", fill: "var(--soft)" }, plain(tick)));
     svg.append(s("line", { x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4, stroke: "var(--axis)" }));
   }

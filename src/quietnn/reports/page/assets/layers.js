@@ -32,7 +32,7 @@ function layersFigure(task, id, state, show) {
     ...one, title: `${one.label}, ${plain(one.wnr)} dB: WNR and temperatures of each layer`,
     panels: [
       { label: "WNR of the layer (dB)", values: wnrs, line: one.wnr, lineName: "whole model" },
-      { label: "λ′", values: lambdas, line: 1, lineName: "ML", limits: poles },
+      { label: "λ′", values: lambdas, line: 1, lineName: "ML", limits: poles, stretch: true },
       { label: "β", values: betas, line: 0, lineName: "no bias" },
     ],
     read: (row) => [

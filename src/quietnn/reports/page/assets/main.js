@@ -15,11 +15,11 @@ function embedded() {
 // A part of the page: its place in the menu, the data it depends on, and how it is drawn.
 function parts(payload) {
   const found = [];
-  const alone = payload.tasks.length === 1 && !payload.training.length && !payload.theory;
+  const alone = payload.tasks.length + payload.training.length + (payload.theory ? 1 : 0) === 1;
   payload.tasks.forEach((task, at) => found.push({ id: `task-${at}`, name: task.title, data: task,
     inside: alone ? taskMenu(task, `task-${at}`) : null, draw: () => taskSection(task, `task-${at}`, alone) }));
   payload.training.forEach((task, at) => found.push({ id: `training-${at}`, name: `Training: ${task.title}`, data: task,
-    draw: () => trainingSection(task, `training-${at}`) }));
+    inside: alone ? taskMenu(task, `training-${at}`) : null, draw: () => trainingSection(task, `training-${at}`, alone) }));
   if (payload.theory) found.push({ id: "theory", name: "Theory", data: payload.theory, draw: () => theorySection(payload.theory, "theory") });
   found.push({ id: "results", name: "All results", data: payload.results, draw: () => resultsSection(payload) });
   found.push({ id: "ran", name: "What ran", data: [payload.runs, payload.command, payload.written], draw: () => ranSection(payload) });
@@ -28,7 +28,7 @@ function parts(payload) {
 
 // A page about one task has room for its parts in the menu.
 function taskMenu(task, id) {
-  return [["accuracy", "Accuracy", task.curves.length], ["gains", "Gains", task.curves.length],
+  return [["rounds", "Rounds", task.series?.length], ["accuracy", "Accuracy", task.curves.length], ["gains", "Gains", task.curves.length],
     ["surface", "Temperatures", task.surfaces.length], ["layers", "Layers", task.layers.length], ["cost", "Cost", 1]]
     .filter(([, , there]) => there).map(([part, name]) => ({ id: `${id}-${part}-title`, name }));
 }

@@ -4,7 +4,7 @@ function reliefStage(surface, height = 420) {
   const canvas = h("canvas", { class: "relief", tabindex: "0", role: "img",
     "aria-label": `${surface.title}, in relief. Arrow keys turn it, Home puts it back.` });
   const stage = h("div", { class: "stage" }, canvas);
-  const usual = { turn: 0.6, tilt: 0.5 };
+  const usual = { turn: 0.74, tilt: 0.5 };
   const view = chosen(`${surface.id}-view`, { ...usual });
   const redraw = () => {
     const width = Math.max(280, Math.round(stage.clientWidth || 560));

@@ -19,6 +19,26 @@ function roundTicks([low, high], count) {
   return ticks.map((tick) => Number(tick.toPrecision(12)));
 }
 
+// Close to linear near zero, close to logarithmic far out: for values of which a few are much larger than the rest.
+function stretched([low, high], range) {
+  const scale = linear([Math.asinh(low), Math.asinh(high)], range);
+  const curved = (value) => scale(Math.asinh(value));
+  curved.domain = [low, high];
+  curved.range = range;
+  return curved;
+}
+
+// Round numbers on a stretched scale, none nearer than `gap` to the one before.
+function stretchedTicks(scale, gap) {
+  const sizes = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10000];
+  const found = [];
+  for (const tick of [...sizes.map((size) => -size).reverse(), 0, ...sizes]) {
+    if (tick < scale.domain[0] || tick > scale.domain[1]) continue;
+    if (!found.length || scale(tick) - scale(found.at(-1)) >= gap) found.push(tick);
+  }
+  return found;
+}
+
 // The measured places, or every second or third of them; round numbers if they are many.
 function measuredTicks(values, domain, most) {
   const found = unique(values).sort((a, b) => a - b);

@@ -74,7 +74,7 @@ function temperatureSurface(task, one, id) {
   const marks = [{ x: 1, y: 0, label: "ML", marker: "s" }, { x: 0, y: 0, label: "MMSE", marker: "v" }];
   if (one.chosen) marks.push({ x: one.chosen[0], y: one.chosen[1], label: "chosen", marker: "*" });
   for (const mark of marks) Object.assign(mark, { colour: NAMED[mark.label], z: at(mark.x, mark.y) });
-  const rivals = task.surfaces.filter((other) => other.wnr === one.wnr).flatMap((other) => other.trials[2].map(real));
+  const rivals = task.surfaces.filter((other) => other.wnr === one.wnr && other.draw === one.draw).flatMap((other) => other.trials[2].map(real));
   const levels = bandLevels(extent(rivals), 16);
   const [low, high] = [levels[0], levels.at(-1)];
   return {

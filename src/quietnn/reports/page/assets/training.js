@@ -1,6 +1,6 @@
 // Noisy training: accuracy against the round; how it ends against the WNR is drawn as for noisy inference.
 
-function trainingSection(task, id) {
+function trainingSection(task, id, alone) {
   const key = `${id}-training`;
   const wnrs = unique(task.series.map((one) => real(one.wnr))).filter(Number.isFinite).sort((a, b) => a - b);
   const state = chosen(key, { wnr: wnrs[Math.floor(wnrs.length / 2)] ?? Infinity });
@@ -10,10 +10,11 @@ function trainingSection(task, id) {
     holder.replaceChildren(roundsFigure(task, id, wnrs, state, show));
   };
   show();
-  return [h("h2", {}, `${task.title}, trained over the air`), h("p", { class: "lead" }, task.lead), headCards(task), said(task.notices),
+  return [h("h2", { class: alone ? "unseen" : null }, `${task.title}, trained over the air`),
+    alone ? null : h("p", { class: "lead" }, task.lead), headCards(task), said(task.notices),
     h("h3", { id: `${id}-rounds-title` }, "Accuracy against the round"), holder,
     task.curves.length ? accuracySection(task, id, "Accuracy of the trained network against noise in training") : null,
-    h("h3", {}, "What each scheme costs"), plainTable(task.tables.cost, `${id}-cost`, { id: `${id}-cost-table` })].flat();
+    h("h3", { id: `${id}-cost-title` }, "What each scheme costs"), plainTable(task.tables.cost, `${id}-cost`, { id: `${id}-cost-table` })].flat();
 }
 
 function trained(one) {
@@ -23,7 +24,7 @@ function trained(one) {
 
 function readTraining(one, i) {
   const spread = Number.isFinite(one.std[i]) ? ` ± ${fixed(100 * one.std[i], 2)}` : "";
-  return `${fixed(100 * one.y[i], 2)}${spread} % (${one.count[i]} ${one.count[i] === 1 ? "seed" : "seeds"})`;
+  return `${fixed(100 * one.y[i], 2)}${spread} %`;
 }
 
 function roundsFigure(task, id, wnrs, state, show) {
@@ -32,7 +33,7 @@ function roundsFigure(task, id, wnrs, state, show) {
   const xs = shown.flatMap((one) => one.x);
   const chart = { id: `${id}-rounds`, title: `${task.title}: test accuracy against the round`, xLabel: "round",
     yLabel: "test accuracy (%)", series: shown, xDomain: widened(extent(xs), 0.01), yDomain: [0, 1.02], asPercent: true,
-    xName: (round) => `round ${round}`, read: readTraining };
+    xName: (round) => `round ${round}`, counted: "seed", read: readTraining };
   const numbers = () => ({ header: ["scheme", "wnr_db", "round", "mean", "std", "seeds"], rows: task.series.flatMap((one) =>
     one.x.map((x, i) => [one.label, real(one.wnr), x, real(one.mean[i]), real(one.std[i]), one.count[i]])) });
   const options = wnrs.map((wnr) => ({ value: wnr, label: `${plain(wnr)} dB` }));
