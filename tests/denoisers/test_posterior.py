@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.affine import MMSE
-from quietnn.denoisers.blended_norm import blend_statistics
+from quietnn.denoisers.affine import MMSE, mmse
+from quietnn.denoisers.blended_norm import blend_statistics, scale_free
 from quietnn.denoisers.evidence import Scratch, Split, classification_loss, folds
 from quietnn.denoisers.finetuning import finetune
 from quietnn.denoisers.posterior import posterior
@@ -349,3 +349,36 @@ def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
     lazy = posterior(observation.received, loss, 60, noise_variance=variance, centre=MMSE, settings=short)
     assert lazy.held_out_loss["posterior"] == pytest.approx(lazy.held_out_loss["centre"], rel=1e-6)
     assert lazy.held_out_loss["centre"] != pytest.approx(lazy.held_out_loss["received"], rel=1e-3)
+
+
+def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale() -> None:
+    """About `r`, the spread of a layer with a BatchNorm behind it is 1 / theta times that about MMSE."""
+    network = trained(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+    received = transmit(network, wnr_db=-3.0, seed=0)
+    weights = noisy_weights(received.received)
+    reception = Reception.of(weights, received.noise_variance, groups="layerwise")
+    inputs, labels = blobs()
+    scratch = Scratch(received.received, classification_loss(inputs, labels), len(labels), blended=True)
+    free = scratch.scale_free()
+    assert free >= {"0.weight", "0.bias"}
+    assert not {"3.weight", "3.bias"} & free
+    about_mmse, about_received = Whitened.of(reception, weights), Whitened.of(reception, weights, free)
+    for name in ("0.weight", "3.weight"):
+        group = next(group for group, members in reception.groups.items() if name in members)
+        theta = mmse(reception.statistics[group], received.noise_variance).theta
+        expected = about_mmse.spread[name] / (theta if name in free else 1.0)
+        assert about_received.spread[name] == pytest.approx(expected)
+
+
+def test_a_shared_weight_is_free_only_if_every_use_of_it_is() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return torch.as_tensor(self.inner(self.norm(self.inner(inputs))))
+
+    network = Twice().eval()
+    blend_statistics(network)
+    assert not scale_free(network, lambda: network(torch.rand(5, 4)))

@@ -1,6 +1,5 @@
 """One forward pass that stops at every BatchNorm, lets a rule choose its statistics, and goes on with them."""
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from quietnn.calibration.moments import CONVOLUTIONS
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.makers import Makers
 
 Inputs = Tensor | Mapping[str, Tensor]
 """What a model is called with: one tensor, or keyword tensors; examples run along dimension 0."""
@@ -108,7 +108,7 @@ class _Tour:
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
         self._called: list[nn.Module] = []
-        self._produced: dict[int, tuple[weakref.ref[Tensor], int, Feeder]] = {}
+        self._makers: Makers[Feeder] = Makers()
         self._clean: dict[nn.Module, tuple[Tensor, Tensor]] = {}
         self._num_calls: dict[nn.Module, int] = {}
 
@@ -146,11 +146,7 @@ class _Tour:
     def _at_layer(self, name: str, layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         # Kinds are compared exactly: a child class may do something else with its weights.
         if type(layer) in (*CONVOLUTIONS, nn.Linear) and args and isinstance(output, Tensor):
-            feeder = Feeder(name, layer, args[0], len(self._called))
-            key = id(output)
-            # A weak reference, so that activations live no longer than the network needs them.
-            reference = weakref.ref(output, lambda _: self._produced.pop(key, None))
-            self._produced[key] = (reference, output._version, feeder)
+            self._makers.remember(output, Feeder(name, layer, args[0], len(self._called)))
         self._called.append(layer)
 
     def _at_batch_norm(self, name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -168,9 +164,7 @@ class _Tour:
 
     def _feeder(self, activations: Tensor) -> Feeder | None:
         """The layer that made this very tensor, if nothing has written into it since."""
-        reference, version, feeder = self._produced.get(id(activations), (None, 0, None))
-        if reference is None or reference() is not activations or version != activations._version:
-            return None
+        feeder = self._makers.of(activations)
         # BatchNorm counts dimension 1 as channels; a linear layer makes that its features only in two dimensions.
         is_foreign = feeder is not None and isinstance(feeder.layer, nn.Linear) and activations.dim() != 2
         return None if is_foreign else feeder

@@ -11,10 +11,13 @@ treated likewise, their common part apart from the differences between channels.
 statistics, so steps are taken on the network as it will be used.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
+
+from quietnn.makers import Makers
 
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 _TINY = 1e-12
@@ -92,6 +95,54 @@ def _batch_norms(network: nn.Module) -> Iterator[tuple[str, nn.Module, str, "nn.
         for child, layer in parent.named_children():
             if isinstance(layer, _BATCH_NORM) and layer.running_mean is not None:
                 yield f"{prefix}.{child}" if prefix else child, parent, child, layer
+
+
+def scale_free(network: nn.Module, run: Callable[[], object]) -> frozenset[str]:
+    """Names of the parameters whose layer feeds a `BlendedNorm` and nothing but that, so that their scale is undone.
+
+    Args:
+        network: with its `BlendedNorm` layers in place.
+        run: calls the network once.
+
+    >>> network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+    >>> blended = blend_statistics(network)
+    >>> sorted(scale_free(network, lambda: network(torch.rand(4, 2))))
+    ['0.bias', '0.weight']
+    """
+    makers: Makers[nn.Module] = Makers()
+    num_calls: Counter[nn.Module] = Counter()
+    num_fed: Counter[nn.Module] = Counter()
+
+    def at_layer(layer: nn.Module, _: object, output: object) -> None:
+        num_calls[layer] += 1
+        if isinstance(output, Tensor):
+            makers.remember(output, layer)
+
+    def at_norm(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        maker = makers.of(arguments[0])
+        if maker is not None:
+            num_fed[maker] += 1
+
+    norms = [layer for layer in network.modules() if isinstance(layer, BlendedNorm)]
+    inside = {norm.layer for norm in norms}
+    layers = [layer for layer in network.modules() if layer not in inside and next(_own(layer), None) is not None]
+    handles = [norm.register_forward_pre_hook(at_norm) for norm in norms]
+    handles += [layer.register_forward_hook(at_layer) for layer in layers]
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    # A parameter that some other layer shares keeps its scale there.
+    keeping = [layer for layer in layers if num_fed[layer] != num_calls[layer] or not num_calls[layer]]
+    kept = {id(tensor) for layer in (*keeping, *inside) for tensor in _own(layer)}
+    named = network.named_parameters(remove_duplicate=False)
+    return frozenset(name for name, tensor in named if id(tensor) not in kept)
+
+
+def _own(layer: nn.Module) -> Iterator[nn.Parameter]:
+    return layer.parameters(recurse=False)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.denoisers.blended_norm import blend_statistics, write_statistics
+from quietnn.denoisers.blended_norm import blend_statistics, scale_free, write_statistics
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
@@ -131,6 +131,11 @@ class Scratch:
     def follows(self) -> bool:
         """Whether there are BatchNorm statistics that follow the weights."""
         return bool(self._blended)
+
+    def scale_free(self) -> frozenset[str]:
+        """Names of the weights whose scale the statistics of the next layer undo."""
+        two = torch.arange(min(2, self._num_examples))
+        return scale_free(self._network, lambda: self._loss(self._network, two, None)) if self._blended else frozenset()
 
     def gradient(
         self, weights: Weights, positions: Tensor, generator: torch.Generator

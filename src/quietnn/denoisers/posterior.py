@@ -101,7 +101,7 @@ def posterior(
     if calibrated is not None:
         scratch.num_passes += 1
         scores["calibrated"] = scratch.judge_network(calibrated, everything)
-    whitened = Whitened.of(reception, starts[best])
+    whitened = Whitened.of(reception, starts[best], scratch.scale_free() if best == "blended" else ())
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)

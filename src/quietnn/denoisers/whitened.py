@@ -1,7 +1,7 @@
 """The Gaussian part of a posterior, and the thirty steps that add the examples to it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +32,7 @@ class PosteriorSettings:
 
     num_steps: int = 32
     num_guard_steps: int = 14
-    step_size: float = 0.6
+    step_size: float = 0.3
     prior: float = 0.1
     num_folds: int = 2
     blended: bool = True
@@ -59,18 +59,26 @@ class Whitened:
     spread: Mapping[str, TensorNoise]
 
     @classmethod
-    def of(cls, reception: Reception, centre: Weights) -> "Whitened":
-        """The spread of `p(w | r)` about a centre; a group without signal has none and stays."""
+    def of(cls, reception: Reception, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
+        """The spread of `p(w | r)` about a centre; a group without signal has none and stays.
+
+        Where the next layer undoes the scale of a tensor (`scale_free`), MMSE `theta r` and the weights as they came
+        are the same network. About `r` the spread is then `1 / theta` times as large, `sigma_z / sqrt(theta)`: a layer
+        that is mostly noise is mostly unknown, and free to be fitted. `theta` is taken no smaller than it can be told
+        from zero, `sqrt(2 / n)` for `n` weights.
+        """
         spread: dict[str, TensorNoise] = {}
         for group, members in reception.groups.items():
-            theta = mmse(reception.statistics[group], reception.noise_variance).theta
-            # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
-            spread.update(dict.fromkeys(members, math.sqrt(theta * reception.noise_variance)))
-            if reception.noise is not None:
-                for name in members:
-                    own = weightwise_map(MMSE, reception.statistics[group], reception.noise[name]).theta
-                    squared = own * reception.noise[name]
-                    spread[name] = squared.sqrt().to(centre[name]) if isinstance(squared, Tensor) else squared**0.5
+            statistics, noise_variance = reception.statistics[group], reception.group_noise(group)
+            theta = mmse(statistics, noise_variance).theta
+            told = max(theta, math.sqrt(2.0 / sum(reception.weights[name].numel() for name in members)))
+            for name in members:
+                # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
+                squared: TensorNoise = theta * noise_variance
+                if reception.noise is not None:
+                    squared = weightwise_map(MMSE, statistics, reception.noise[name]).theta * reception.noise[name]
+                std = squared.sqrt().to(centre[name]) if isinstance(squared, Tensor) else math.sqrt(squared)
+                spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)
 
     @torch.no_grad()
