@@ -23,11 +23,16 @@ __all__ = ["METHODS", "SEARCHES", "Outcome", "Receiver", "Search"]
 
 
 def _ml(receiver: Receiver) -> Outcome:
-    return Outcome(receiver.model)
+    return Outcome(receiver.as_received)
 
 
 def _mmse(receiver: Receiver) -> Outcome:
     return Outcome(_with(receiver, receiver.whole, Temperatures(0.0)))
+
+
+def _mmse_at_mean_noise(receiver: Receiver) -> Outcome:
+    """MMSE that takes every weight's noise for the mean one; the same as MMSE where all weights have the same."""
+    return Outcome(denoise(receiver.model, noise_variance=receiver.noise_variance))
 
 
 def _mmse_layerwise(receiver: Receiver) -> Outcome:
@@ -63,14 +68,14 @@ def _mmse_pb_reused(receiver: Receiver) -> Outcome:
 
 def _calibrated(receiver: Receiver) -> Outcome:
     """The weights as they came, statistics fitted to them with the tuning inputs; their labels are not looked at."""
-    model = calibrate(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise_variance)
+    model = calibrate(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise)
     return Outcome(model, num_passes=1)
 
 
 def _calibrated_balanced(receiver: Receiver) -> Outcome:
     """The same where the receiver also knows that all classes are equally common."""
     inputs = receiver.tuning.inputs
-    model = calibrate(receiver.model, inputs, noise_variance=receiver.noise_variance, balanced_classes=True)
+    model = calibrate(receiver.model, inputs, noise_variance=receiver.noise, balanced_classes=True)
     return Outcome(model, num_passes=1)
 
 
@@ -108,8 +113,8 @@ def _posterior(receiver: Receiver) -> Outcome:
         receiver.model,
         loss,
         len(receiver.tuning),
-        noise_variance=receiver.noise_variance,
-        calibrate=lambda model: calibrate(model, receiver.tuning.inputs, noise_variance=receiver.noise_variance),
+        noise_variance=receiver.noise,
+        calibrate=lambda model: calibrate(model, receiver.tuning.inputs, noise_variance=receiver.noise),
         seed=receiver.seed,
     )
     return Outcome(result.model, math.ceil(result.num_passes))
@@ -129,7 +134,7 @@ def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
 def _with(receiver: Receiver, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> nn.Module:
     return denoise(
         receiver.model,
-        noise_variance=receiver.noise_variance,
+        noise_variance=receiver.noise,
         groups=reception.groups,
         statistics=reception.statistics,
         temperatures=temperatures,
@@ -140,6 +145,7 @@ def _with(receiver: Receiver, reception: Reception, temperatures: Temperatures |
 METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "ml": _ml,
     "mmse": _mmse,
+    "mmse_at_mean_noise": _mmse_at_mean_noise,
     "mmse_layerwise": _mmse_layerwise,
     "mmse_p": _mmse_p,
     "mmse_pb": _mmse_pb,

@@ -10,11 +10,14 @@ from typing import Any
 import quietnn
 from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
-from quietnn.channels.transmit import transmit
+from quietnn.channels.base import Medium
+from quietnn.channels.named import effective_wnr_db, level_of, medium_named
+from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import to_mapping
 from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
+from quietnn.noise import scaled
 from quietnn.records import Record
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
@@ -26,8 +29,11 @@ from quietnn.weights import WeightStatistics
 CLEAN = "clean"
 """The name under which the network without noise is recorded, at +inf dB."""
 
-EXTENDABLE = ("name", "wnr_db", "methods", "num_draws")
+EXTENDABLE = ("name", "wnr_db", "levels", "methods", "num_draws")
 """What may change between two sittings of one run; everything else decides the value of a record."""
+
+WHITE = "awgn"
+"""The channel of the paper, whose records need no word about it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class NoisyInference:
         noise_misjudged_db: the receiver believes in a noise power this much above the true one.
         reuse_wnr_db: where `mmse_pb_reused` tunes its temperatures.
         weights: a weights file, where the task's usual one is not meant.
+        channel: a name of `quietnn.channels.named`, with settings: `"pcm:compensate=false"`.
+        levels: for a medium that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
     """
 
     name: str
@@ -76,6 +84,8 @@ class NoisyInference:
     noise_misjudged_db: float = 0.0
     reuse_wnr_db: float | None = None
     weights: str | None = None
+    channel: str = WHITE
+    levels: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a configuration that could not run to its end."""
@@ -96,8 +106,16 @@ class NoisyInference:
         for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if not self.wnr_db or not self.methods:
-            raise InvalidConfig("wnr_db and methods must each list at least one entry")
+        by_wnr = level_of(self.channel) == "wnr_db"
+        if not self.methods or not (self.wnr_db if by_wnr else self.levels):
+            raise InvalidConfig(f"{'wnr_db' if by_wnr else 'levels'} and methods must each list at least one entry")
+        if self.levels if by_wnr else self.wnr_db:
+            raise InvalidConfig(
+                f"channel {self.channel!r} is set by {level_of(self.channel)}; "
+                + ("list it in wnr_db and leave levels out" if by_wnr else "list it in levels, and set wnr_db = []")
+            )
+        for level in self.levels:
+            medium_named(self.channel, level)
         if "mmse_pb_reused" in self.methods and self.reuse_wnr_db is None:
             raise InvalidConfig("mmse_pb_reused needs the WNR to tune at; set reuse_wnr_db")
         for wnr_db in self.wnr_db:
@@ -106,13 +124,15 @@ class NoisyInference:
     @property
     def digest(self) -> str:
         """Names what decides a record's value; adding WNRs, draws or methods to a run does not change it."""
-        return records.digest({key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE})
+        decisive = {key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE}
+        if self.channel == WHITE:
+            del decisive["channel"]  # as in runs from before there were others
+        return records.digest(decisive)
 
     def units(self) -> list["Unit"]:
         """The pieces of work, which may run in any order and place; the clean network first."""
-        noisy = [
-            Unit(wnr_db, draw, self.methods) for draw in range(self.num_draws) for wnr_db in dict.fromkeys(self.wnr_db)
-        ]
+        levels = dict.fromkeys(self.wnr_db or self.levels)
+        noisy = [Unit(level, draw, self.methods) for draw in range(self.num_draws) for level in levels]
         return [Unit(math.inf, 0, (CLEAN,)), *noisy]
 
     def worker(self, data_dir: Path | None = None) -> "Worker":
@@ -128,24 +148,24 @@ class NoisyInference:
 
 @dataclass(frozen=True)
 class Unit:
-    """One noisy network, and the methods to try on it."""
+    """One noisy network, and the methods to try on it; `level` is its WNR, or what else its medium is set by."""
 
-    wnr_db: float
+    level: float
     draw: int
     methods: tuple[str, ...]
 
     def keys(self) -> list[tuple[Any, ...]]:
         """What tells the unit's records from all others of the run."""
-        return [(self.wnr_db, self.draw, method) for method in self.methods]
+        return [(self.level, self.draw, method) for method in self.methods]
 
     def without(self, done: set[tuple[Any, ...]]) -> "Unit":
         """The part of the unit that is not done yet."""
-        return Unit(self.wnr_db, self.draw, tuple(key[2] for key in self.keys() if key not in done))
+        return Unit(self.level, self.draw, tuple(key[2] for key in self.keys() if key not in done))
 
 
 def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """The key of a unit's record."""
-    return record["wnr_db"], record["draw"], record["method"]
+    return record.get("level", record["wnr_db"]), record["draw"], record["method"]
 
 
 class Worker:
@@ -164,19 +184,26 @@ class Worker:
             started = time.perf_counter()
             yield self._record(unit, CLEAN, Outcome(self._model), None, started)
             return
-        receiver = self._receiver(unit.wnr_db, unit.draw)
+        receiver = self._receiver(unit.level, unit.draw)
         for method in unit.methods:
             started = time.perf_counter()
             yield self._record(unit, method, _attempt(method, receiver), receiver, started)
 
-    def _receiver(self, wnr_db: float, draw: int) -> Receiver:
+    def _medium(self, level: float) -> Medium:
         config = self._config
-        observation = transmit(self._model, channel=AWGN(wnr_db=wnr_db, power=config.power), seed=config.seed + draw)
+        if config.channel == WHITE:
+            return AWGN(wnr_db=level, power=config.power)
+        return medium_named(config.channel, level)
+
+    def _receiver(self, level: float, draw: int) -> Receiver:
+        config = self._config
+        observation = transmit(self._model, channel=self._medium(level), seed=config.seed + draw)
+        unit_gain = at_unit_gain(observation)
         clean = WeightStatistics.from_clean(noisy_weights(self._model).values())
         reuse_wnr_db = config.reuse_wnr_db
         return Receiver(
-            observation.received,
-            observation.noise_variance * db_to_ratio(config.noise_misjudged_db),
+            unit_gain.received,
+            scaled(unit_gain.noise_variance, db_to_ratio(config.noise_misjudged_db)),
             self._task.tuning_examples(config.num_tuning_examples, config.seed + draw),
             self._task.evaluate,
             search=Search(
@@ -187,7 +214,19 @@ class Worker:
             reference=None if reuse_wnr_db is None else lambda: self._receiver(reuse_wnr_db, draw),
             augment=self._task.augment,
             seed=config.seed + draw,
+            as_received=observation.received,
         )
+
+    def _where(self, level: float, receiver: Receiver | None) -> Record:
+        """The WNR; for a medium that has another setting, that too, and the WNR that its noise amounts to."""
+        config = self._config
+        if config.channel == WHITE:
+            return {"wnr_db": level}
+        wnr_db = level
+        if receiver is not None and level_of(config.channel) != "wnr_db":
+            noise = receiver.noise_variance / db_to_ratio(config.noise_misjudged_db)
+            wnr_db = effective_wnr_db(noisy_weights(self._model), noise)
+        return {"wnr_db": wnr_db, "channel": config.channel, "level": level}
 
     def _record(self, unit: Unit, method: str, outcome: Outcome, receiver: Receiver | None, started: float) -> Record:
         config = self._config
@@ -198,7 +237,7 @@ class Worker:
             "run": config.name,
             "task": config.task,
             "method": method,
-            "wnr_db": unit.wnr_db,
+            **self._where(unit.level, receiver),
             "draw": unit.draw,
             "seed": config.seed + unit.draw,
             "accuracy": score.accuracy,
@@ -236,7 +275,9 @@ def _describe(outcome: Outcome, receiver: Receiver | None) -> Record:
         return {
             **description,
             "group_temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()},
-            "group_wnr_db": {group: _wnr_db(statistics[group].variance, receiver.noise_variance) for group in chosen},
+            "group_wnr_db": {
+                group: _wnr_db(statistics[group].variance, receiver.layers.group_noise(group)) for group in chosen
+            },
         }
     trials = [
         [point.lambda_prime, point.beta, score and score.accuracy, score and score.loss]

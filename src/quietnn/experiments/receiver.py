@@ -10,6 +10,7 @@ from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Augment
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples
 from quietnn.theory.family import Form
@@ -71,8 +72,8 @@ class Receiver:
     """One noisy network as its receiver sees it, with searches that several methods share done once.
 
     Args:
-        model: the network as received.
-        noise_variance: the noise variance the receiver believes in.
+        model: the network as received, the medium's gain undone.
+        noise_variance: the noise variance the receiver believes in, one for all weights or by tensor.
         tuning: labelled examples to tune on.
         evaluate: scores a network on examples.
         search: how temperatures are found.
@@ -81,12 +82,13 @@ class Receiver:
         reference: the same draw at another noise power, for methods that reuse its temperatures.
         augment: random variants of the inputs, for methods that fit to them.
         seed: of the methods that split the examples or draw variants of them.
+        as_received: the network before a gain was undone, where the medium has one.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        noise_variance: float,
+        noise_variance: NoiseVariance,
         tuning: Examples,
         evaluate: Callable[[nn.Module, Examples], Score],
         *,
@@ -96,9 +98,11 @@ class Receiver:
         reference: "Callable[[], Receiver] | None" = None,
         augment: Augment | None = None,
         seed: int = 0,
+        as_received: nn.Module | None = None,
     ) -> None:
         self.model = model
-        self.noise_variance = noise_variance
+        self.as_received = model if as_received is None else as_received
+        self.noise = noise_variance
         self.tuning = tuning
         self.evaluate = evaluate
         self.search = search
@@ -110,7 +114,8 @@ class Receiver:
         known = None if statistics is None else {"whole": statistics}
         self.whole = Reception.of(received, noise_variance, statistics=known, form=search.form)
         self.layers = Reception.of(received, noise_variance, groups="layerwise", form=search.form)
-        self.scale = Scale(self.whole.statistics["whole"], noise_variance)
+        self.noise_variance = self.whole.noise_variance  # that of an average weight
+        self.scale = Scale(self.whole.statistics["whole"], self.noise_variance)
 
         def score_some(network: nn.Module, positions: Tensor) -> Score:
             whole = len(positions) == len(tuning)
@@ -152,9 +157,7 @@ class Receiver:
         if self.oracle is None:
             raise InvalidConfig("there are no test examples to be an oracle with")
         statistics = self.whole.statistics["whole"]
-        return Receiver(
-            self.model, self.noise_variance, self.oracle, self.evaluate, search=self.search, statistics=statistics
-        )
+        return Receiver(self.model, self.noise, self.oracle, self.evaluate, search=self.search, statistics=statistics)
 
     def _search_whole(self, *, with_beta: bool) -> TuningResult[Temperatures]:
         if self.search.whole == "racing":
