@@ -12,21 +12,46 @@ def transmit(
     seed: Annotated[int, typer.Option(help="Which noise; the same seed gives the same file.")],
     wnr_db: Annotated[float | None, typer.Option(help="Weight-to-noise ratio in dB.")] = None,
     noise_variance: Annotated[float | None, typer.Option(help="Or the variance of the noise.")] = None,
+    channel: Annotated[
+        str | None,
+        typer.Option(help="Or another medium, such as quantise:num_bits=4, pcm:seconds=3600, fading:wnr_db=20."),
+    ] = None,
     power: Annotated[str, typer.Option(help="What --wnr-db is relative to: variance or second-moment.")] = "variance",
     noisy: Annotated[list[str] | None, typer.Option(help="Pattern of noisy tensors, instead of the rule.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: one a core).")] = None,
 ) -> None:
-    """Send a checkpoint through a Gaussian channel; the truth is recorded in the output's metadata."""
+    """Send a checkpoint through a Gaussian channel or another medium; the truth goes into the output's metadata."""
     from quietnn.channels.awgn import AWGN
+    from quietnn.channels.named import medium_named
+    from quietnn.checkpoints.medium import transmit_checkpoint_through
     from quietnn.checkpoints.transmit import transmit_checkpoint
     from quietnn.cli.byte_progress import byte_progress
     from quietnn.cli.selection import show_selection
     from quietnn.errors import InvalidConfig
 
-    if (wnr_db is None) == (noise_variance is None):
-        raise InvalidConfig(f"--wnr-db is {wnr_db} and --noise-variance {noise_variance}; give exactly one")
+    if [wnr_db, noise_variance, channel].count(None) != 2:
+        raise InvalidConfig(
+            f"--wnr-db is {wnr_db}, --noise-variance {noise_variance} and --channel {channel}; give exactly one"
+        )
+    if channel is not None:
+        medium = medium_named(channel)
+        with byte_progress("transmit", threads=threads) as streaming:
+            effective_db = transmit_checkpoint_through(
+                source,
+                out,
+                medium=medium,
+                description=channel,
+                seed=seed,
+                noisy=noisy or [],
+                exclude=exclude or [],
+                overwrite=overwrite,
+                streaming=streaming,
+                on_selection=show_selection,
+            )
+        typer.echo(f"wrote {out}: through {channel}, effective WNR {effective_db:.2f} dB, seed {seed}")
+        return
     with byte_progress("transmit", threads=threads) as streaming:
         variance = transmit_checkpoint(
             source,
