@@ -6,10 +6,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Change, moments_of
-from quietnn.checkpoints.opening import open_checkpoint
-from quietnn.checkpoints.selection import Selection, select
+from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.temperatures import TunedTemperatures
 from quietnn.checkpoints.workers import Streaming
 from quietnn.denoisers.affine import AffineDenoiser
@@ -29,10 +28,6 @@ class DenoisedCheckpoint:
     noise_variance: float
     statistics: Mapping[str, WeightStatistics]
     denoisers: Mapping[str, AffineDenoiser]
-
-
-def ignore_selection(selection: Selection) -> None:
-    """Show it to nobody."""
 
 
 def denoise_checkpoint(
@@ -79,24 +74,16 @@ def denoise_checkpoint(
     form = Form(form)
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, temperatures, groups)
     method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
-    checkpoint = open_checkpoint(source)
-    selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
-    names = checkpoint.distinct(selection.noisy)
-    chosen = partition(names, groups)
-    _check_groups(pairs, chosen)
-    on_selection(selection)
-    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    checkpoint, names = open_to_rewrite(
+        source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
+    )
+    chosen = _grouped(names, groups, pairs)
     moments = moments_of(checkpoint, names, streaming)
-    if noise_variance is None:
-        assert wnr_db is not None
-        received = WeightStatistics.from_moments(list(moments.values()))
-        noise_variance = noise_variance_within(wnr_db, received.variance)
-    reception = _reception(moments, chosen, noise_variance, form)
+    reception = _reception(moments, chosen, noise_variance, wnr_db, form)
     denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
-    step = _step(noise_variance, groups, form, denoisers)
     changes = {name: _change(denoisers[group]) for group, members in chosen.items() for name in members}
-    checkpoint.write(out, changes, step, streaming)
-    return DenoisedCheckpoint(noise_variance, reception.statistics, denoisers)
+    checkpoint.write(out, changes, _step(reception, groups, denoisers), streaming)
+    return DenoisedCheckpoint(reception.noise_variance, reception.statistics, denoisers)
 
 
 def _settled(
@@ -121,19 +108,27 @@ def _settled(
     return noise_variance, tuned.groups, tuned.temperatures
 
 
-def _check_groups(pairs: GroupTemperatures | None, groups: Partition) -> None:
-    """Refuse temperatures for other groups than the file has."""
-    wrong = sorted(set(pairs) ^ set(groups)) if pairs is not None else []
+def _grouped(names: Sequence[str], groups: str, pairs: GroupTemperatures | None) -> Partition:
+    """The groups of a file's noisy tensors; temperatures for other groups than these are refused."""
+    chosen = partition(names, groups)
+    wrong = sorted(set(pairs) ^ set(chosen)) if pairs is not None else []
     if wrong:
-        kind = "the file has no such group" if wrong[0] not in groups else "the temperatures do not name it"
+        kind = "the file has no such group" if wrong[0] not in chosen else "the temperatures do not name it"
         raise InvalidConfig(
             f"temperatures and file differ in {len(wrong)} groups, the first is {wrong[0]!r}: {kind}; "
             "tune the network that the file belongs to, or choose its noisy tensors with --noisy and --exclude"
         )
+    return chosen
 
 
-def _reception(moments: Mapping[str, Moments], groups: Partition, noise_variance: float, form: Form) -> Reception:
+def _reception(
+    moments: Mapping[str, Moments], groups: Partition, noise_variance: float | None, wnr_db: float | None, form: Form
+) -> Reception:
     """What the receiver knows of each group; the weights themselves stay on the disk."""
+    if noise_variance is None:
+        assert wnr_db is not None
+        whole = WeightStatistics.from_moments(list(moments.values()))
+        noise_variance = noise_variance_within(wnr_db, whole.variance)
     statistics = {
         group: WeightStatistics.from_moments([moments[name] for name in members]) for group, members in groups.items()
     }
@@ -148,12 +143,12 @@ def _change(denoiser: AffineDenoiser) -> Change:
     return change
 
 
-def _step(noise_variance: float, groups: str, form: Form, denoisers: Mapping[str, AffineDenoiser]) -> dict[str, object]:
+def _step(reception: Reception, groups: str, denoisers: Mapping[str, AffineDenoiser]) -> dict[str, object]:
     maps = {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()}
     return {
         "verb": "denoise",
-        "noise_variance": noise_variance,
+        "noise_variance": reception.noise_variance,
         "groups": groups,
-        "form": form.value,
+        "form": reception.form.value,
         "theta_rho": maps,
     }

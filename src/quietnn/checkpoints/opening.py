@@ -1,8 +1,11 @@
 """Open whatever a user names: a safetensors file, a model folder, a PyTorch file."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Checkpoint
+from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.streamed import StreamedCheckpoint
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
@@ -22,3 +25,30 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if path.suffix in SUFFIXES:
         return TorchCheckpoint.open(path)
     raise InvalidWeights(f"{path} ends in {path.suffix!r}; quietnn reads .safetensors, .pt, .pth and model folders")
+
+
+def open_to_rewrite(
+    source: Path,
+    out: Path,
+    *,
+    noisy: Sequence[str],
+    exclude: Sequence[str],
+    overwrite: bool,
+    on_selection: Callable[[Selection], None],
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Open a checkpoint of which a changed copy is wanted, once the copy is known to have a place; its noisy tensors.
+
+    Args:
+        source: what to open.
+        out: where the copy will be.
+        noisy: patterns of the noisy tensors' names, instead of the rule.
+        exclude: patterns of names to leave alone.
+        overwrite: whether an output that is there may be replaced.
+        on_selection: told which tensors are noisy, before the output is looked at.
+    """
+    checkpoint = open_checkpoint(source)
+    selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
+    names = checkpoint.distinct(selection.noisy)
+    on_selection(selection)
+    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    return checkpoint, names

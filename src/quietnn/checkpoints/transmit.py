@@ -7,11 +7,9 @@ from torch import Tensor
 
 from quietnn.channels.awgn import AWGN, Power, add_noise_in_place
 from quietnn.channels.randomness import check_seed
-from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Change, moments_of
-from quietnn.checkpoints.denoise import ignore_selection
-from quietnn.checkpoints.opening import open_checkpoint
-from quietnn.checkpoints.selection import Selection, select
+from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.weights import WeightStatistics
 
@@ -45,11 +43,9 @@ def transmit_checkpoint(
     """
     streaming = streaming or Streaming()
     check_seed(seed)
-    checkpoint = open_checkpoint(source)
-    selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
-    names = checkpoint.distinct(selection.noisy)
-    on_selection(selection)
-    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    checkpoint, names = open_to_rewrite(
+        source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
+    )
     moments = moments_of(checkpoint, names, streaming)
     statistics = WeightStatistics.from_moments(list(moments.values()))
     variance = channel.variance_at(statistics)
