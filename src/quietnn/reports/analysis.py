@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quietnn.records import Record
-from quietnn.reports.curves import Curve, clean_accuracy, curves
+from quietnn.reports.curves import Curve, at_mean_wnr, clean_accuracy, curves
 from quietnn.reports.gains import Gain, crossing, gain_db, percent
 from quietnn.reports.methods import REFERENCE, is_oracle
 from quietnn.reports.runs import Run, load_run, with_distinct_names
@@ -129,6 +129,7 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
 def analyse_task(task: str, records: Sequence[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
     """The curves of one task's records and what each gains over ML; see `analyse`."""
     level = default_level(task) if level is None else level
+    records = at_mean_wnr(records)
     found = curves(records)
     references = tuple(_reference(curve, found) for curve in found)
     gains = tuple(

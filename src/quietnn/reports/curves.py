@@ -109,6 +109,28 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
     return tuple(_assemble(key[0], labels[key], owners[key], cells[key]) for key in ordered)
 
 
+def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
+    """The records of a medium that is set by bits or seconds, each at the mean WNR of its level.
+
+    What such a medium's noise amounts to differs a little from draw to draw; a curve needs one place for all of them.
+
+    >>> found = [{"level": 4, "draw": 0, "wnr_db": 9.9}, {"level": 4, "draw": 1, "wnr_db": 10.1}, {"wnr_db": 3.0}]
+    >>> [record["wnr_db"] for record in at_mean_wnr(found)]
+    [10.0, 10.0, 3.0]
+    """
+    found: dict[tuple[str, Any], list[float]] = defaultdict(list)
+    for record in records:
+        if record.get("level") is not None and math.isfinite(record["wnr_db"]):
+            found[str(record.get("run", "")), record["level"]].append(record["wnr_db"])
+    means = {key: round(sum(wnrs) / len(wnrs), 2) for key, wnrs in found.items()}
+    return [
+        {**record, "wnr_db": means.get((str(record.get("run", "")), record.get("level")), record["wnr_db"])}
+        if record.get("level") is not None and math.isfinite(record["wnr_db"])
+        else record
+        for record in records
+    ]
+
+
 def clean_accuracy(records: Iterable[Record]) -> tuple[float, int] | None:
     """The accuracy without noise and the number of test examples behind it, if a record holds it."""
     for record in records:

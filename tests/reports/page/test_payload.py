@@ -123,3 +123,20 @@ def test_the_title_and_the_lead_say_what_the_run_is(make_records: Make) -> None:
         "6 ways to repair the weights, measured from −12 to 0 dB of weight-to-noise ratio with 2 noise draws."
     )
     assert page_title([run([{"experiment": "theory", "kind": "check"}])]).startswith("Denoising theory")
+
+
+def test_a_medium_set_by_bits_is_drawn_at_the_mean_wnr_of_each_level(make_records: Make) -> None:
+    records = make_records(num_draws=2, wnrs=(-6.0, -4.0), methods=("ml", "mmse_pb"))
+    for record in records[1:]:
+        record |= {"channel": "pcm", "level": record["wnr_db"] + 10, "wnr_db": record["wnr_db"] + 0.3 * record["draw"]}
+    records[1]["failed"] = "no weights left"
+    config = {"wnr_db": [], "levels": [4.0, 6.0], "methods": ["ml", "mmse_pb"], "num_draws": 2}
+    found = payload(run(records, **config))
+    (task,) = found["tasks"]
+    assert [curve["x"] for curve in task["curves"]] == [[-5.85, -3.85]] * 2
+    assert [curve["count"] for curve in task["curves"]] == [[2, 2]] * 2
+    assert found["notices"] == []
+    assert task["notices"] == [
+        "ML gave up in one result, where the weights as they came stand in for it: no weights left"
+    ]
+    assert ["channel", "pcm"] in found["runs"][0]["facts"]

@@ -30,7 +30,7 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
         most_trials: how many points of searched surfaces to keep; what is left out is said in `notices`.
     """
     surfaces, left_out = _surfaces(task.records, most_trials)
-    notices = [*_missing(task.curves), *left_out]
+    notices = [*_missing(task.curves), *_gave_up(task.records), *left_out]
     return {
         "name": task.task,
         "title": task_title(task.task),
@@ -139,6 +139,19 @@ def _missing(curves: Sequence[Curve]) -> list[str]:
         who = "Every curve" if len(single) == len(curves) else ", ".join(single)
         said.append(f"{who} rests on one noise draw, so there is no band and no interval.")
     return said
+
+
+def _gave_up(records: Sequence[Record]) -> list[str]:
+    """Methods that gave up somewhere, so that the weights as they came stand in for their result."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        if record.get("failed"):
+            found[record["method"]].append(str(record["failed"]))
+    return [
+        f"{style_of(method).label} gave up in {counted(len(reasons), 'result')}, where the weights as they came stand "
+        f"in for it: {reasons[0]}"
+        for method, reasons in found.items()
+    ]
 
 
 def _surfaces(records: Sequence[Record], most_trials: int) -> tuple[list[dict[str, Any]], list[str]]:

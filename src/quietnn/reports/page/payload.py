@@ -135,6 +135,7 @@ def _run(run: Run) -> dict[str, Any]:
     facts = {
         "records": f"{len(run.records):,}",
         "task": _all_of(run, "task"),
+        "channel": _all_of(run, "channel"),
         "seeds": _all_of(run, "seed"),
         "tuning examples": _all_of(run, "num_tuning_examples"),
         "test examples": _all_of(run, "num_test_examples"),

@@ -19,11 +19,13 @@ _PLANNED = (EXPERIMENT, "noisy_training")
 def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
     """The `(wnr_db, draw, method)` that a configuration asks for; None if it does not say.
 
+    A medium that is set by something else has its level (bits, seconds) in the place of the WNR.
     A federation, which is known by its rounds, is trained without noise in every draw, and chooses fixed temperatures
     among candidates in a draw of its own.
     """
     config = run.config
-    wnrs, methods, num_draws = config.get("wnr_db"), config.get("methods"), config.get("num_draws")
+    wnrs, methods = config.get("wnr_db") or config.get("levels"), config.get("methods")
+    num_draws = config.get("num_draws")
     if not isinstance(wnrs, list) or not isinstance(methods, list) or not isinstance(num_draws, int):
         return None
     cells = {(_wnr(wnr), draw, str(method)) for wnr in wnrs for draw in range(num_draws) for method in methods}
@@ -38,7 +40,7 @@ def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
 def measured_cells(records: Iterable[Record]) -> set[tuple[Any, ...]]:
     """The cells that the records hold."""
     return {
-        (_wnr(record.get("wnr_db")), record.get("draw"), record.get("method"))
+        (_wnr(record.get("level", record.get("wnr_db"))), record.get("draw"), record.get("method"))
         for record in records
         if str(record.get("experiment", EXPERIMENT)).startswith(_PLANNED)
     }
