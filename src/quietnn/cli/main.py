@@ -16,6 +16,7 @@ from quietnn.cli.federate import federate
 from quietnn.cli.figures import figures
 from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.inspect import inspect
+from quietnn.cli.media import media
 from quietnn.cli.report import report
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
@@ -38,6 +39,7 @@ for verb in (
     figures,
     evaluate,
     gaussianity,
+    media,
     sweep,
     federate,
     theory,

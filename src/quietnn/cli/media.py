@@ -1,0 +1,63 @@
+"""`quietnn media`: what a medium does to a network's weights."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def media(
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
+    channel: Annotated[list[str], typer.Option(help="A medium, such as quantise:num_bits=4; give several.")],
+    seed: Annotated[int, typer.Option(help="Which noise.")] = 0,
+    weights: Annotated[Path | None, typer.Option(help="Other weights for the same network.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data and weights are, else $QUIETNN_DATA.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for records.jsonl, table.md and a figure.")] = None,
+) -> None:
+    """Send clean weights through media and compare each error with a Gaussian of the same variance."""
+    from rich.console import Console
+
+    from quietnn import records
+    from quietnn.channels.error_shape import HISTOGRAM_REACH, PROBABILITIES
+    from quietnn.cli.table import print_table
+    from quietnn.experiments.media_errors import MediaErrors
+    from quietnn.files import write_whole
+    from quietnn.reports.error_figure import error_figure
+    from quietnn.reports.figures import save_figure
+    from quietnn.reports.tables import Table, to_markdown
+
+    found = [
+        record
+        for text in channel
+        for record in MediaErrors(task, text, seed, str(weights) if weights else None).run(data_dir)
+    ]
+    rows = tuple(
+        (
+            record["channel"],
+            f"{record['effective_wnr_db']:+.1f}",
+            f"{record['gain']:.3f}",
+            f"{record['correlation']:+.2f}",
+            f"{record['squared_over_told']:.3f}",
+            f"{record['excess_kurtosis']:+.2f}",
+            f"{record['excess_kurtosis_by_told']:+.2f}",
+            f"{record['distance']:.3f}",
+        )
+        for record in found
+        if record["layer"] == ""
+    )
+    header = (
+        "medium",
+        "WNR (dB)",
+        "gain",
+        "correlation with w",
+        "error^2 / told",
+        "excess kurtosis",
+        "the same by told std",
+        "KS distance",
+    )
+    table = Table(f"{task}: what media do to the weights (seed {seed})", header, rows)
+    if out is not None:
+        write_whole(out / "records.jsonl", "".join(records.encode(record) + "\n" for record in found).encode())
+        write_whole(out / "table.md", (to_markdown(table) + "\n").encode())
+        save_figure(error_figure(found, probabilities=PROBABILITIES, reach=HISTOGRAM_REACH), out / "errors")
+    print_table(table, Console())
