@@ -3,6 +3,7 @@
 from quietnn.denoisers.affine import ML, MMSE, Temperatures
 from quietnn.federated.carried import Carried
 from quietnn.federated.estimators import Affine, Estimator, Tuned
+from quietnn.federated.planned import Planned
 from quietnn.theory.family import lambda_prime_of
 from quietnn.units import db_to_ratio
 
@@ -15,6 +16,8 @@ SCHEMES: dict[str, Estimator] = {
     "mmse_pb_layerwise": Tuned(groups="layerwise"),
     "mmse_pb_oracle": Tuned(oracle=True),
     "carried": Carried(),
+    "planned": Planned(),
+    "planned_layerwise": Planned(groups="layerwise"),
 }
 """Schemes that need nothing but the round at hand and what they remember. Those called oracle see test examples."""
 

@@ -32,6 +32,8 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_fixed": MethodStyle("MMSE_pb fixed", "#117733", "P", "-"),
     "mmse_pb_fixed_oracle": MethodStyle("MMSE_pb fixed, oracle", "#117733", "P", ":"),
     "carried": MethodStyle("Prior carried", "#AA4499", "X", "-"),
+    "planned": MethodStyle("Planned", "#CC3311", "d", "-"),
+    "planned_layerwise": MethodStyle("Planned layerwise", "#EE7733", "1", "-."),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
 }
 """Every known method, in the order of tables and legends."""
