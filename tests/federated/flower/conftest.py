@@ -1,7 +1,15 @@
-"""Flower without its processes: a grid that runs the client app here, message by message."""
+"""Flower without its processes (a grid that runs the client app here), and with them (commands that are always ended)."""
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +26,8 @@ from quietnn.federated.flower.client_app import app as client_app
 
 FIRST_NODE = 7_000
 """Nodes have other names than devices; here they are even numbered backwards."""
+
+APP = Path(__file__).parents[3] / "examples" / "flower_app"
 
 
 class LocalGrid(Grid):
@@ -74,3 +84,117 @@ class LocalGrid(Grid):
 def local_grid() -> Callable[..., LocalGrid]:
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # messages bear them
     return LocalGrid
+
+
+class Commands:
+    """Flower's commands on loopback, each with a log; whatever still runs at the end is killed with its children."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir()
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [_beside_python(command[0]), *command[1:]],
+                env=self._environment(),
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        return process
+
+    def run(self, name: str, *command: str, timeout: float = 120) -> str:
+        """What a command that ends by itself says."""
+        process = self.start(name, *command)
+        assert process.wait(timeout) == 0, self.log(name)
+        return self.log(name)
+
+    def log(self, name: str) -> str:
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def wait_until(self, what: str, condition: Callable[[], object], timeout: float = 180) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            logs = "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.log"))
+            assert time.monotonic() < deadline, f"{what}: not within {timeout} seconds\n{logs}"
+            time.sleep(0.2)
+
+    def kill_family(self, process: subprocess.Popen[bytes]) -> None:
+        """`kill -9` a process and everything it started, in other sessions too."""
+        for pid in [process.pid, *_descendants(process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(10)
+
+    def connect(self, name: str, port: int, certificate: Path | None = None) -> None:
+        """Tell `flwr` of a SuperLink."""
+        secure = "insecure = true" if certificate is None else f'root-certificates = "{certificate}"'
+        text = f'[superlink]\ndefault = "{name}"\n\n[superlink.{name}]\naddress = "127.0.0.1:{port}"\n{secure}\n'
+        (self.home / "config.toml").write_text(text)
+
+    def end(self) -> None:
+        for process in self._started:
+            self.kill_family(process)
+
+    def _environment(self) -> dict[str, str]:
+        binaries = str(Path(sys.executable).parent)
+        return os.environ | {
+            "PATH": binaries + os.pathsep + os.environ["PATH"],
+            "FLWR_HOME": str(self.home),
+            "QUIETNN_TEST_MARKS": str(self.folder),
+            "OMP_NUM_THREADS": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        }
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    running = Commands(tmp_path)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    def find() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+    return find
+
+
+@pytest.fixture
+def app_folder(tmp_path: Path) -> Path:
+    """A copy of the example app."""
+    return Path(shutil.copytree(APP, tmp_path / "app"))
+
+
+def _beside_python(command: str) -> str:
+    return str(Path(sys.executable).parent / command)
+
+
+def _descendants(pid: int) -> list[int]:
+    """All processes that this one started, and those that they did."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents.setdefault(parent, []).append(int(entry.name))
+    found, queue = [], [pid]
+    while queue:
+        children = parents.get(queue.pop(), [])
+        found += children
+        queue += children
+    return found
