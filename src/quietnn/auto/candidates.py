@@ -1,0 +1,211 @@
+"""What `auto` can do to a network, from the simplest to the most elaborate."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import nn
+
+from quietnn.auto.labelled import Inputs, Labelled
+from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.visit import BatchNorm
+from quietnn.denoisers.affine import ML, Temperatures
+from quietnn.denoisers.denoise import denoise
+from quietnn.denoisers.posterior import posterior
+from quietnn.denoisers.reception import Reception
+from quietnn.targets import noisy_weights
+from quietnn.tuning.gradient import GradientSettings, tune_by_gradient
+from quietnn.tuning.layerwise import start_from
+from quietnn.tuning.racing import race_coarse_to_fine
+from quietnn.tuning.result import TuningResult
+from quietnn.tuning.steps import Scale
+from quietnn.tuning.tune import Judge
+
+Normalisation = tuple[type[nn.Module], ...]
+
+PER_INPUT: Normalisation = (
+    nn.LayerNorm,
+    nn.RMSNorm,
+    nn.GroupNorm,
+    nn.modules.instancenorm._InstanceNorm,
+)
+"""Layers that take their statistics from each input afresh."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A noisy network, what is known of its noise, and the examples a candidate may use.
+
+    Attributes:
+        model: the network as received.
+        noise_variance: `sigma_z^2`.
+        normalisation: module types whose parameters carry no noise.
+        examples: labelled examples to fit to.
+        seed: of orders, splits and augmentation.
+    """
+
+    model: nn.Module
+    noise_variance: float
+    normalisation: Normalisation
+    examples: Labelled
+    seed: int
+
+    @cached_property
+    def raced(self) -> TuningResult[Temperatures]:
+        """Whole-model temperatures by racing over the examples."""
+        whole = self.reception("whole")
+        scale = Scale(whole.statistics["whole"], self.noise_variance)
+        judge = Judge(self.model, self.examples.as_score, self.normalisation)
+        return race_coarse_to_fine(judge.for_some(whole), scale, len(self.examples), seed=self.seed)
+
+    def reception(self, groups: str) -> Reception:
+        """The noisy weights in groups."""
+        weights = noisy_weights(self.model, normalisation=self.normalisation)
+        return Reception.of(weights, self.noise_variance, groups=groups)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A network that a candidate made, and its cost in forward passes over the examples it was given."""
+
+    model: nn.Module
+    num_passes: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to repair a network.
+
+    Attributes:
+        name: what it is called in results.
+        make: does it.
+        cost: about how many passes over its examples that takes; a backward pass counts two.
+        applies: whether it makes sense for a network.
+    """
+
+    name: str
+    make: Callable[[Received], Made]
+    cost: float
+    applies: Callable[[nn.Module], bool] = lambda model: True
+
+
+def has_stored_statistics(model: nn.Module) -> bool:
+    """Whether there is a BatchNorm with running statistics to calibrate."""
+    return any(isinstance(layer, BatchNorm) and layer.running_mean is not None for layer in model.modules())
+
+
+def scale_is_undone(model: nn.Module) -> bool:
+    """Whether shrinking all weights together is harmless: layers normalise each input, and none by stored statistics.
+
+    MMSE multiplies what every layer makes by `theta < 1`. A LayerNorm takes the factor out again, layer by layer, and
+    what is left of MMSE is that noisy branches count less. A BatchNorm with stored statistics passes the factor on, and
+    it compounds with depth.
+    """
+    stored = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
+    return not stored and any(isinstance(layer, PER_INPUT) for layer in model.modules())
+
+
+def _ml(received: Received) -> Made:
+    return Made(received.model, 0.0)
+
+
+def _mmse(groups: str) -> Callable[[Received], Made]:
+    def make(received: Received) -> Made:
+        model = denoise(
+            received.model,
+            noise_variance=received.noise_variance,
+            groups=groups,
+            normalisation=received.normalisation,
+        )
+        return Made(model, 0.0)
+
+    return make
+
+
+def _calibrated(received: Received) -> Made:
+    return Made(
+        calibrate_received(received.model, received.examples.inputs, received.noise_variance, received.normalisation),
+        1.0,
+    )
+
+
+def calibrate_received(
+    model: nn.Module, inputs: Inputs, noise_variance: float, normalisation: Normalisation
+) -> nn.Module:
+    """Noise-aware calibration of the weights as they came."""
+    return calibrate(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+
+
+def _mmse_pb(received: Received) -> Made:
+    model = denoise(
+        received.model,
+        noise_variance=received.noise_variance,
+        temperatures=received.raced.temperatures,
+        normalisation=received.normalisation,
+    )
+    return Made(model, received.raced.num_passes)
+
+
+def _layerwise(received: Received) -> Made:
+    """Layerwise temperatures by gradient: from ML and then calibrated, or, without BatchNorm, from the best whole."""
+    layers = received.reception("layerwise")
+    follows = has_stored_statistics(received.model)
+    start, num_passes = dict.fromkeys(layers.groups, ML), 0.0
+    if not follows:
+        whole = received.reception("whole")
+        scale = Scale(whole.statistics["whole"], received.noise_variance)
+        start, num_passes = start_from(received.raced.temperatures, scale, layers), received.raced.num_passes
+    tuned = tune_by_gradient(
+        received.model,
+        received.examples.as_loss,
+        len(received.examples),
+        noise_variance=received.noise_variance,
+        start=start,
+        settings=GradientSettings(blended=follows),
+        seed=received.seed,
+        normalisation=received.normalisation,
+    )
+    model = denoise(
+        received.model,
+        noise_variance=received.noise_variance,
+        groups="layerwise",
+        temperatures=tuned.temperatures,
+        normalisation=received.normalisation,
+    )
+    if follows:
+        model = calibrate(
+            model,
+            received.examples.inputs,
+            noise_variance=received.noise_variance,
+            groups="layerwise",
+            denoisers=layers.denoisers(tuned.temperatures),
+            normalisation=received.normalisation,
+        )
+        num_passes += 1
+    return Made(model, num_passes + tuned.num_passes)
+
+
+def _posterior(received: Received) -> Made:
+    inputs = received.examples.inputs
+    result = posterior(
+        received.model,
+        received.examples.as_loss,
+        len(received.examples),
+        noise_variance=received.noise_variance,
+        calibrate=lambda model: calibrate_received(model, inputs, received.noise_variance, received.normalisation),
+        seed=received.seed,
+        normalisation=received.normalisation,
+    )
+    return Made(result.model, result.num_passes)
+
+
+CANDIDATES: tuple[Candidate, ...] = (
+    Candidate("ml", _ml, 0),
+    Candidate("mmse", _mmse("whole"), 0),
+    Candidate("mmse_layerwise", _mmse("layerwise"), 0),
+    Candidate("calibrated", _calibrated, 1, has_stored_statistics),
+    Candidate("mmse_pb", _mmse_pb, 8),
+    Candidate("mmse_pb_gradient", _layerwise, 110),
+    Candidate("posterior", _posterior, 150),
+)
+"""In the order of simplicity: fewer numbers taken from the data come first, and win where the evidence is a draw."""
