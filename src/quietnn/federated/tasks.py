@@ -22,7 +22,7 @@ from quietnn.tasks.normalisation import CIFAR10
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"plain-cnn": PlainCNN, **IMAGE_MODELS}
 """The networks for CIFAR-10."""
 
-FEDERATED_TASKS = ("digits", *(f"cifar10/{name}" for name in NETWORKS))
+FEDERATED_TASKS = ("digits", "digits/mlp", *(f"cifar10/{name}" for name in NETWORKS))
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class FederatedTask:
 
 
 def load_federated_task(name: str, *, image_size: int | None = None, data_dir: Path | None = None) -> FederatedTask:
-    """The task with this name: `digits`, or `cifar10/` and a network of `NETWORKS`.
+    """The task with this name: `digits`, `digits/mlp`, or `cifar10/` and a network of `NETWORKS`.
 
     Args:
         name: which task.
@@ -71,20 +71,22 @@ def load_federated_task(name: str, *, image_size: int | None = None, data_dir: P
     """
     if name not in FEDERATED_TASKS:
         raise unknown_choice("task", name, FEDERATED_TASKS)
-    if name == "digits":
+    if name.startswith("digits"):
         if image_size is not None:
             raise InvalidConfig(f"image_size is {image_size}, but digits are 8x8; leave it out")
-        return _digits()
+        return _digits(name)
     return _cifar10(name, resolve_data_dir(data_dir), image_size or 32)
 
 
-def _digits() -> FederatedTask:
+def _digits(name: str) -> FederatedTask:
     from quietnn.tasks.digits import examples
+    from quietnn.tasks.models.digits_mlp import DigitsMLP
     from quietnn.tasks.models.digits_resnet import DigitsResNet
 
     train = examples("train")
     assert isinstance(train.inputs, Tensor)
-    return FederatedTask("digits", partial(_fresh, DigitsResNet), train.inputs, train.labels, _as_is, examples("test"))
+    make: Callable[[], nn.Module] = DigitsMLP if name == "digits/mlp" else DigitsResNet
+    return FederatedTask(name, partial(_fresh, make), train.inputs, train.labels, _as_is, examples("test"))
 
 
 def _cifar10(name: str, folder: Path, image_size: int) -> FederatedTask:
