@@ -27,7 +27,7 @@ ORDER = (
     "noise_power",
     "tuning",
     "checkpoints",
-    "auto",
+    "automatic",
     "tasks",
     "federated",
     "experiments",

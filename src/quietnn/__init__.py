@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quietnn.automatic.auto import auto
+    from quietnn.automatic.result import AutoResult, Tried
     from quietnn.calibration.calibrate import calibrate, calibrate_with_report
     from quietnn.calibration.report import CalibratedLayer, CalibrationReport
     from quietnn.channels.awgn import AWGN, Power
@@ -20,14 +22,21 @@ if TYPE_CHECKING:
     from quietnn.channels.transmit import transmit
     from quietnn.denoisers.affine import METHODS, AffineDenoiser, Temperatures, ml, mmse, mmse_p, mmse_pb
     from quietnn.denoisers.denoise import denoise
+    from quietnn.denoisers.evidence import classification_loss
+    from quietnn.denoisers.finetuning import FineTuned, finetune
+    from quietnn.denoisers.posterior import Posterior, posterior
     from quietnn.denoisers.reception import Reception
+    from quietnn.denoisers.whitened import PosteriorSettings
     from quietnn.errors import InfeasibleTemperatures, InvalidConfig, InvalidWeights, MissingData, QuietnnError
+    from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
+    from quietnn.noise_power.estimate import NoisePower, noise_power_from_pilots, noise_power_from_receptions
     from quietnn.tasks.base import Examples, Task
     from quietnn.tasks.registry import load_task
     from quietnn.theory.family import Form, affine_coefficients
+    from quietnn.tuning.gradient import GradientSettings, GradientTuning, tune_by_gradient
     from quietnn.tuning.result import Criterion, Trial, TuningResult
     from quietnn.tuning.score import Score
-    from quietnn.tuning.tune import tune
+    from quietnn.tuning.tune import SubsetScore, tune
     from quietnn.weights import NORMALISATION_TYPES, WeightStatistics, layerwise, noisy_names, whole
 
 __version__ = "0.1.0"
@@ -37,39 +46,56 @@ _HOMES = {
     "METHODS": "quietnn.denoisers.affine",
     "NORMALISATION_TYPES": "quietnn.weights",
     "AffineDenoiser": "quietnn.denoisers.affine",
+    "AutoResult": "quietnn.automatic.result",
     "CalibratedLayer": "quietnn.calibration.report",
     "CalibrationReport": "quietnn.calibration.report",
     "Channel": "quietnn.channels.base",
     "Criterion": "quietnn.tuning.result",
     "Examples": "quietnn.tasks.base",
+    "FineTuned": "quietnn.denoisers.finetuning",
     "Form": "quietnn.theory.family",
+    "GradientSettings": "quietnn.tuning.gradient",
+    "GradientTuning": "quietnn.tuning.gradient",
     "InfeasibleTemperatures": "quietnn.errors",
     "InvalidConfig": "quietnn.errors",
     "InvalidWeights": "quietnn.errors",
     "MissingData": "quietnn.errors",
+    "NoisePower": "quietnn.noise_power.estimate",
     "Observation": "quietnn.channels.base",
+    "Posterior": "quietnn.denoisers.posterior",
+    "PosteriorSettings": "quietnn.denoisers.whitened",
     "Power": "quietnn.channels.awgn",
     "QuietnnError": "quietnn.errors",
     "Reception": "quietnn.denoisers.reception",
     "Score": "quietnn.tuning.score",
+    "SubsetScore": "quietnn.tuning.tune",
     "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.denoisers.affine",
     "Trial": "quietnn.tuning.result",
+    "Tried": "quietnn.automatic.result",
     "TuningResult": "quietnn.tuning.result",
     "WeightStatistics": "quietnn.weights",
     "affine_coefficients": "quietnn.theory.family",
+    "auto": "quietnn.automatic.auto",
     "calibrate": "quietnn.calibration.calibrate",
     "calibrate_with_report": "quietnn.calibration.calibrate",
+    "classification_loss": "quietnn.denoisers.evidence",
     "denoise": "quietnn.denoisers.denoise",
+    "finetune": "quietnn.denoisers.finetuning",
     "layerwise": "quietnn.weights",
     "load_task": "quietnn.tasks.registry",
     "ml": "quietnn.denoisers.affine",
     "mmse": "quietnn.denoisers.affine",
     "mmse_p": "quietnn.denoisers.affine",
     "mmse_pb": "quietnn.denoisers.affine",
+    "noise_power_from_batch_norm": "quietnn.noise_power.batch_norm",
+    "noise_power_from_pilots": "quietnn.noise_power.estimate",
+    "noise_power_from_receptions": "quietnn.noise_power.estimate",
     "noisy_names": "quietnn.weights",
+    "posterior": "quietnn.denoisers.posterior",
     "transmit": "quietnn.channels.transmit",
     "tune": "quietnn.tuning.tune",
+    "tune_by_gradient": "quietnn.tuning.gradient",
     "whole": "quietnn.weights",
 }
 
@@ -78,39 +104,56 @@ __all__ = [
     "METHODS",
     "NORMALISATION_TYPES",
     "AffineDenoiser",
+    "AutoResult",
     "CalibratedLayer",
     "CalibrationReport",
     "Channel",
     "Criterion",
     "Examples",
+    "FineTuned",
     "Form",
+    "GradientSettings",
+    "GradientTuning",
     "InfeasibleTemperatures",
     "InvalidConfig",
     "InvalidWeights",
     "MissingData",
+    "NoisePower",
     "Observation",
+    "Posterior",
+    "PosteriorSettings",
     "Power",
     "QuietnnError",
     "Reception",
     "Score",
+    "SubsetScore",
     "Task",
     "Temperatures",
     "Trial",
+    "Tried",
     "TuningResult",
     "WeightStatistics",
     "affine_coefficients",
+    "auto",
     "calibrate",
     "calibrate_with_report",
+    "classification_loss",
     "denoise",
+    "finetune",
     "layerwise",
     "load_task",
     "ml",
     "mmse",
     "mmse_p",
     "mmse_pb",
+    "noise_power_from_batch_norm",
+    "noise_power_from_pilots",
+    "noise_power_from_receptions",
     "noisy_names",
+    "posterior",
     "transmit",
     "tune",
+    "tune_by_gradient",
     "whole",
 ]
 

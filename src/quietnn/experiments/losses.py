@@ -1,12 +1,13 @@
-"""The loss of a task's network on examples, in the form that gradients are taken of."""
+"""A task's examples in the forms that gradients are taken of and that `auto` judges by."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.automatic.labelled import Inputs, Labelled, call
 from quietnn.denoisers.evidence import Augment, Loss, classification_loss
 from quietnn.tasks.base import Examples, logits_of
-from quietnn.tasks.encoders import by_length, trim
+from quietnn.tasks.encoders import by_length, lengths, trim
 
 _CHUNK = 25
 
@@ -22,3 +23,18 @@ def loss_on(examples: Examples, augment: Augment | None = None) -> Loss:
         return functional.cross_entropy(logits, torch.cat([chunk.labels for chunk in chunks]))
 
     return loss
+
+
+def labelled(examples: Examples, augment: Augment | None = None) -> Labelled:
+    """The examples as `auto` takes them."""
+    is_text = isinstance(examples.inputs, dict) and "attention_mask" in examples.inputs
+    return Labelled(examples.inputs, examples.labels, augment=augment, run=_run_sentences if is_text else call)
+
+
+def _run_sentences(network: nn.Module, inputs: Inputs) -> Tensor:
+    """The logits of sentences in their own order, run in chunks of similar length without needless padding."""
+    assert isinstance(inputs, dict)
+    everything = Examples(inputs, torch.zeros(len(inputs["attention_mask"]), dtype=torch.int64))
+    order = lengths(everything).argsort(stable=True)
+    chunks = [trim(everything.take(positions)) for positions in torch.split(order, _CHUNK)]
+    return torch.cat([logits_of(network, chunk.inputs) for chunk in chunks])[order.argsort()]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from quietnn.automatic.auto import auto, auto_labelled
 from quietnn.calibration.baselines import re_estimate
 from quietnn.calibration.calibrate import calibrate
 from quietnn.denoisers.affine import Temperatures
@@ -13,7 +14,7 @@ from quietnn.denoisers.finetuning import finetune
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures
-from quietnn.experiments.losses import loss_on
+from quietnn.experiments.losses import labelled, loss_on
 from quietnn.experiments.receiver import SEARCHES, Outcome, Receiver, Search
 from quietnn.tuning.gradient import tune_by_gradient
 from quietnn.tuning.layerwise import start_from
@@ -117,7 +118,7 @@ def _posterior(receiver: Receiver) -> Outcome:
         calibrate=lambda model: calibrate(model, receiver.tuning.inputs, noise_variance=receiver.noise),
         seed=receiver.seed,
     )
-    return Outcome(result.model, math.ceil(result.num_passes))
+    return Outcome(result.model, math.ceil(result.num_passes), chosen=result.chosen)
 
 
 def _finetuned(receiver: Receiver) -> Outcome:
@@ -125,6 +126,24 @@ def _finetuned(receiver: Receiver) -> Outcome:
     loss = loss_on(receiver.tuning, receiver.augment)
     result = finetune(receiver.model, loss, len(receiver.tuning), seed=receiver.seed)
     return Outcome(result.model, math.ceil(result.num_passes))
+
+
+def _auto(receiver: Receiver) -> Outcome:
+    """Whatever the labelled examples say is best."""
+    examples = labelled(receiver.tuning, receiver.augment)
+    result = auto_labelled(receiver.model, examples, noise_variance=receiver.noise, seed=receiver.seed)
+    return Outcome(
+        result.model,
+        math.ceil(result.num_passes),
+        chosen=result.chosen,
+        expected_accuracy=result.expected_accuracy,
+    )
+
+
+def _auto_unlabelled(receiver: Receiver) -> Outcome:
+    """What can be done with the same inputs when their labels are not known."""
+    result = auto(receiver.model, noise_variance=receiver.noise, inputs=receiver.tuning.inputs)
+    return Outcome(result.model, math.ceil(result.num_passes), chosen=result.chosen)
 
 
 def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
@@ -158,5 +177,7 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "mmse_pb_gradient": _mmse_pb_gradient,
     "posterior": _posterior,
     "finetuned": _finetuned,
+    "auto": _auto,
+    "auto_unlabelled": _auto_unlabelled,
 }
 """Every method a configuration can name. Those called oracle see the test examples."""

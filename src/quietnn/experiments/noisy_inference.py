@@ -29,6 +29,9 @@ from quietnn.weights import WeightStatistics
 CLEAN = "clean"
 """The name under which the network without noise is recorded, at +inf dB."""
 
+TOLD = ("failed", "chosen", "expected_accuracy")
+"""What an outcome may say of itself; it is recorded where it does."""
+
 EXTENDABLE = ("name", "wnr_db", "levels", "methods", "num_draws")
 """What may change between two sittings of one run; everything else decides the value of a record."""
 
@@ -248,7 +251,7 @@ class Worker:
             "num_tuning_examples": config.num_tuning_examples,
             "num_passes": outcome.num_passes,
             **_describe(outcome, receiver),
-            **({"failed": outcome.failed} if outcome.failed else {}),
+            **{key: getattr(outcome, key) for key in TOLD if getattr(outcome, key) is not None},
             "seconds": round(time.perf_counter() - started, 3),
             "config": config.digest,
             "version": quietnn.__version__,

@@ -60,12 +60,16 @@ class Outcome:
         num_passes: forward passes over the tuning examples that finding it cost; a backward pass counts two.
         search: the search that chose the temperatures, if there was one.
         failed: why the method gave up, where it did; the network is then the one that was received.
+        chosen: what a method that chooses among others chose.
+        expected_accuracy: what the method itself expects, where it says so.
     """
 
     model: nn.Module
     num_passes: int = 0
     search: TuningResult[Temperatures] | TuningResult[GroupTemperatures] | None = None
     failed: str | None = None
+    chosen: str | None = None
+    expected_accuracy: float | None = None
 
 
 class Receiver:

@@ -6,13 +6,14 @@ from functools import cached_property
 
 from torch import nn
 
-from quietnn.auto.labelled import Inputs, Labelled
+from quietnn.automatic.labelled import Inputs, Labelled
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.visit import BatchNorm
 from quietnn.denoisers.affine import ML, Temperatures
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.posterior import posterior
-from quietnn.denoisers.reception import Reception
+from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.tuning.gradient import GradientSettings, tune_by_gradient
 from quietnn.tuning.layerwise import start_from
@@ -38,14 +39,14 @@ class Received:
 
     Attributes:
         model: the network as received.
-        noise_variance: `sigma_z^2`.
+        noise: `sigma_z^2`, one number or by tensor.
         normalisation: module types whose parameters carry no noise.
         examples: labelled examples to fit to.
         seed: of orders, splits and augmentation.
     """
 
     model: nn.Module
-    noise_variance: float
+    noise: NoiseVariance
     normalisation: Normalisation
     examples: Labelled
     seed: int
@@ -53,15 +54,20 @@ class Received:
     @cached_property
     def raced(self) -> TuningResult[Temperatures]:
         """Whole-model temperatures by racing over the examples."""
-        whole = self.reception("whole")
-        scale = Scale(whole.statistics["whole"], self.noise_variance)
         judge = Judge(self.model, self.examples.as_score, self.normalisation)
-        return race_coarse_to_fine(judge.for_some(whole), scale, len(self.examples), seed=self.seed)
+        whole = self.reception("whole")
+        return race_coarse_to_fine(judge.for_some(whole), self.scale, len(self.examples), seed=self.seed)
+
+    @property
+    def scale(self) -> Scale:
+        """The scale of steps over the whole model."""
+        whole = self.reception("whole")
+        return Scale(whole.statistics["whole"], whole.noise_variance)
 
     def reception(self, groups: str) -> Reception:
         """The noisy weights in groups."""
         weights = noisy_weights(self.model, normalisation=self.normalisation)
-        return Reception.of(weights, self.noise_variance, groups=groups)
+        return Reception.of(weights, self.noise, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ def _mmse(groups: str) -> Callable[[Received], Made]:
     def make(received: Received) -> Made:
         model = denoise(
             received.model,
-            noise_variance=received.noise_variance,
+            noise_variance=received.noise,
             groups=groups,
             normalisation=received.normalisation,
         )
@@ -124,13 +130,13 @@ def _mmse(groups: str) -> Callable[[Received], Made]:
 
 def _calibrated(received: Received) -> Made:
     return Made(
-        calibrate_received(received.model, received.examples.inputs, received.noise_variance, received.normalisation),
+        calibrate_received(received.model, received.examples.inputs, received.noise, received.normalisation),
         1.0,
     )
 
 
 def calibrate_received(
-    model: nn.Module, inputs: Inputs, noise_variance: float, normalisation: Normalisation
+    model: nn.Module, inputs: Inputs, noise_variance: NoiseVariance, normalisation: Normalisation
 ) -> nn.Module:
     """Noise-aware calibration of the weights as they came."""
     return calibrate(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
@@ -139,7 +145,7 @@ def calibrate_received(
 def _mmse_pb(received: Received) -> Made:
     model = denoise(
         received.model,
-        noise_variance=received.noise_variance,
+        noise_variance=received.noise,
         temperatures=received.raced.temperatures,
         normalisation=received.normalisation,
     )
@@ -150,16 +156,16 @@ def _layerwise(received: Received) -> Made:
     """Layerwise temperatures by gradient: from ML and then calibrated, or, without BatchNorm, from the best whole."""
     layers = received.reception("layerwise")
     follows = has_stored_statistics(received.model)
-    start, num_passes = dict.fromkeys(layers.groups, ML), 0.0
+    start: GroupTemperatures = dict.fromkeys(layers.groups, ML)
+    num_passes = 0.0
     if not follows:
-        whole = received.reception("whole")
-        scale = Scale(whole.statistics["whole"], received.noise_variance)
-        start, num_passes = start_from(received.raced.temperatures, scale, layers), received.raced.num_passes
+        start = start_from(received.raced.temperatures, received.scale, layers)
+        num_passes = received.raced.num_passes
     tuned = tune_by_gradient(
         received.model,
         received.examples.as_loss,
         len(received.examples),
-        noise_variance=received.noise_variance,
+        noise_variance=layers.noise_variance,
         start=start,
         settings=GradientSettings(blended=follows),
         seed=received.seed,
@@ -167,7 +173,7 @@ def _layerwise(received: Received) -> Made:
     )
     model = denoise(
         received.model,
-        noise_variance=received.noise_variance,
+        noise_variance=received.noise,
         groups="layerwise",
         temperatures=tuned.temperatures,
         normalisation=received.normalisation,
@@ -176,7 +182,7 @@ def _layerwise(received: Received) -> Made:
         model = calibrate(
             model,
             received.examples.inputs,
-            noise_variance=received.noise_variance,
+            noise_variance=received.noise,
             groups="layerwise",
             denoisers=layers.denoisers(tuned.temperatures),
             normalisation=received.normalisation,
@@ -191,8 +197,8 @@ def _posterior(received: Received) -> Made:
         received.model,
         received.examples.as_loss,
         len(received.examples),
-        noise_variance=received.noise_variance,
-        calibrate=lambda model: calibrate_received(model, inputs, received.noise_variance, received.normalisation),
+        noise_variance=received.noise,
+        calibrate=lambda model: calibrate_received(model, inputs, received.noise, received.normalisation),
         seed=received.seed,
         normalisation=received.normalisation,
     )

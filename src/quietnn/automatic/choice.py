@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from quietnn.auto.labelled import Verdict
+from quietnn.automatic.labelled import Verdict
 
 BASELINE = "ml"
 """What nothing chosen may be worse than: the weights as they came."""

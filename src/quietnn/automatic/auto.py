@@ -2,11 +2,12 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.auto.candidates import (
+from quietnn.automatic.candidates import (
     CANDIDATES,
     Candidate,
     Normalisation,
@@ -15,14 +16,16 @@ from quietnn.auto.candidates import (
     has_stored_statistics,
     scale_is_undone,
 )
-from quietnn.auto.choice import BASELINE, accuracy_of_choice, choose, wilson_interval
-from quietnn.auto.labelled import Inputs, Labelled, Losses, Verdict, cross_entropy
-from quietnn.auto.result import AutoResult, Tried
+from quietnn.automatic.choice import BASELINE, accuracy_of_choice, choose, wilson_interval
+from quietnn.automatic.labelled import Inputs, Labelled, Losses, Verdict, cross_entropy
+from quietnn.automatic.result import AutoResult, Tried
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Split, folds
+from quietnn.denoisers.reception import Reception
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.noise import NoiseVariance
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
-from quietnn.theory.family import check_variance
+from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES
 
 MAX_PASSES = 450.0
@@ -35,7 +38,7 @@ _SMALLEST = 8
 def auto(
     model: nn.Module,
     *,
-    noise_variance: float | None,
+    noise_variance: NoiseVariance | None,
     inputs: Inputs | None = None,
     labels: Tensor | None = None,
     loss: Losses = cross_entropy,
@@ -55,8 +58,9 @@ def auto(
 
     Args:
         model: the network as received; it stays as it is.
-        noise_variance: `sigma_z^2`. None means unknown: it is then estimated from the mismatch of BatchNorm, which
-            needs inputs (`noise_power_from_pilots` and `noise_power_from_receptions` are better where they apply).
+        noise_variance: `sigma_z^2`, one number or by tensor. None means unknown: it is then estimated from the mismatch
+            of BatchNorm, which needs inputs (`noise_power_from_pilots` and `noise_power_from_receptions` are better
+            where they apply).
         inputs: what the network is for, about 100: a tensor, or a dict of tensors passed by keyword.
         labels: class numbers, or whatever `loss` compares outputs with.
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
@@ -85,7 +89,6 @@ def auto(
         power = noise_power_from_batch_norm(model, inputs, normalisation=normalisation)
         noise_variance = power.variance
         notes.append(f"{power}: estimated, not told")
-    check_variance(noise_variance, "noise_variance")
     if inputs is None or labels is None:
         return _without_labels(model, noise_variance, inputs, normalisation, tuple(notes))
     examples = Labelled(inputs, labels, loss, augment)
@@ -104,7 +107,7 @@ def auto_labelled(
     model: nn.Module,
     examples: Labelled,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     max_passes: float = MAX_PASSES,
     seed: int = 0,
     normalisation: Normalisation = NORMALISATION_TYPES,
@@ -116,10 +119,11 @@ def auto_labelled(
             f"{len(examples)} labelled examples are too few to choose by; give {_SMALLEST} or more, or leave labels out"
         )
     received = Received(model, noise_variance, normalisation, examples, seed)
+    is_clean = received.reception("whole").noise_variance == 0
     splits = folds(len(examples), _NUM_FOLDS, seed=seed)
     trials = _Trials(received, splits, max_passes)
     for candidate in CANDIDATES:
-        if noise_variance == 0 and candidate.name != BASELINE:
+        if is_clean and candidate.name != BASELINE:
             break
         if candidate.applies(model):
             trials.run(candidate)
@@ -133,7 +137,7 @@ def auto_labelled(
         expected_accuracy=accuracy if has_accuracy else None,
         interval=wilson_interval(accuracy, len(examples)) if has_accuracy else None,
         num_passes=trials.num_passes,
-        notes=(*notes, *_about(noise_variance, chosen)),
+        notes=(*notes, *_about(is_clean, chosen)),
     )
 
 
@@ -147,16 +151,7 @@ class _Trials:
         self._received = received
         self._splits = splits
         self._max_passes = max_passes
-        self._parts = [
-            Received(
-                received.model,
-                received.noise_variance,
-                received.normalisation,
-                received.examples.take(split.fit),
-                received.seed,
-            )
-            for split in splits
-        ]
+        self._parts = [replace(received, examples=received.examples.take(split.fit)) for split in splits]
 
     def run(self, candidate: Candidate) -> None:
         """Make a candidate from each part and judge it on what the part leaves out."""
@@ -210,7 +205,11 @@ class _Trials:
 
 
 def _without_labels(
-    model: nn.Module, noise_variance: float, inputs: Inputs | None, normalisation: Normalisation, notes: tuple[str, ...]
+    model: nn.Module,
+    noise_variance: NoiseVariance,
+    inputs: Inputs | None,
+    normalisation: Normalisation,
+    notes: tuple[str, ...],
 ) -> AutoResult:
     """The choice that needs no labels: by the kind of network alone."""
 
@@ -218,8 +217,8 @@ def _without_labels(
         names = dict.fromkeys([BASELINE, chosen])
         return AutoResult(network, chosen, tuple(map(Tried, names)), None, None, num_passes, (*notes, *more))
 
-    if noise_variance == 0:
-        return result(copy.deepcopy(model), BASELINE, 0.0, *_about(noise_variance, BASELINE))
+    if Reception.of(noisy_weights(model, normalisation=normalisation), noise_variance).noise_variance == 0:
+        return result(copy.deepcopy(model), BASELINE, 0.0, *_about(True, BASELINE))
     if inputs is not None and has_stored_statistics(model):
         try:
             calibrated = calibrate_received(model, inputs, noise_variance, normalisation)
@@ -237,8 +236,8 @@ def _without_labels(
     return result(copy.deepcopy(model), BASELINE, 0.0, why)
 
 
-def _about(noise_variance: float, chosen: str) -> tuple[str, ...]:
-    if noise_variance == 0:
+def _about(is_clean: bool, chosen: str) -> tuple[str, ...]:
+    if is_clean:
         return ("there is no noise, so there is nothing to repair",)
     if chosen == BASELINE:
         return ("nothing was better than the weights as they came by more than chance allows",)
