@@ -1,4 +1,4 @@
-"""Flower without its processes (a grid that runs the client app here), and with them (commands that are always ended)."""
+"""Flower without its processes, and with them: a grid that runs the client app here; commands that are always ended."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -161,6 +162,14 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
         yield running
     finally:
         running.end()
+
+
+@pytest.fixture
+def fast_folder() -> Iterator[Path]:
+    """A folder in memory where there is one: Flower's database gives up after five seconds behind a slow disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

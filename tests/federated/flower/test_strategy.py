@@ -220,9 +220,23 @@ def test_a_folder_of_another_run_is_refused(local_grid: Callable, tmp_path: Path
         other.start(local_grid(20, RUN_CONFIG), initial, num_rounds=2)
 
 
-def test_server_optimisers_run_on_top(local_grid: Callable) -> None:
-    adam = FedAdam(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, eta=1e-3)
-    strategy, initial = wrapped(Settings.from_run_config(RUN_CONFIG), adam)
-    state = to_state(strategy.start(local_grid(20, RUN_CONFIG), initial, num_rounds=2).arrays)
-    assert all(bool(torch.isfinite(tensor).all()) for tensor in state.values())
-    assert 0 < distance(state, to_state(initial)) < 0.1
+OPTIMISERS = {
+    "momentum": lambda: FedAvgM(
+        fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, server_learning_rate=0.5, server_momentum=0.9
+    ),
+    "adam": lambda: FedAdam(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, eta=1e-3),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_a_server_optimiser_runs_on_top_and_outlives_the_server(
+    name: str, local_grid: Callable, tmp_path: Path
+) -> None:
+    settings = Settings.from_run_config(RUN_CONFIG)
+    whole, initial = wrapped(settings, OPTIMISERS[name]())
+    expected = to_state(whole.start(local_grid(20, RUN_CONFIG), initial, num_rounds=2).arrays)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in expected.values())
+    for num_rounds in (1, 2):
+        strategy, _ = wrapped(settings, OPTIMISERS[name](), tmp_path)
+        state = to_state(strategy.start(local_grid(20, RUN_CONFIG), initial, num_rounds=num_rounds).arrays)
+    assert distance(state, expected) == 0

@@ -25,12 +25,15 @@ from quietnn.federated.devices import Diverged
 from quietnn.federated.flower.arrays import flat, in_kind, to_arrays, to_state, to_wide_arrays, update_of, with_arrays
 from quietnn.federated.flower.journal import Journal
 from quietnn.federated.flower.nodes import Nodes
+from quietnn.federated.flower.optimiser import remembered, remind
 from quietnn.federated.flower.protocol import diverged_in
 from quietnn.federated.rounds import Federation, ServerState, participants
 from quietnn.records import Record
 from quietnn.weights import Weights
 
 LOGGER = logging.getLogger("flwr")
+
+_OPTIMISER = "flower optimiser/"
 
 EvaluateArrays = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -162,7 +165,7 @@ class OverTheAir(Strategy):
 
         The result covers the rounds of this start, counted from the beginning of the whole run; `records` covers all.
         """
-        self._server = self._journal.load() or ServerState(0, to_state(initial_arrays))
+        self._server = self._resume(tuple(initial_arrays)) or ServerState(0, to_state(initial_arrays))
         self._offset = self._server.num_rounds_done
         if self._offset:
             LOGGER.info("Going on after round %d of %d", self._offset, num_rounds)
@@ -251,7 +254,20 @@ class OverTheAir(Strategy):
         assert self._round is not None
         assert self._server is not None
         seconds = time.monotonic() - self._round.started
-        self._journal.finish(self._server, self._round.record | flat(metrics) | {"seconds": round(seconds, 3)})
+        optimiser = {_OPTIMISER + place: tensor for place, tensor in remembered(self._strategy).items()}
+        server = replace(self._server, memory={**self._server.memory, **optimiser})
+        self._journal.finish(server, self._round.record | flat(metrics) | {"seconds": round(seconds, 3)})
+
+    def _resume(self, names: tuple[str, ...]) -> ServerState | None:
+        """The server after its last finished round, and with it whatever the wrapped strategy remembered."""
+        server = self._journal.load()
+        if server is None:
+            return None
+        kept = {place: tensor for place, tensor in server.memory.items() if place.startswith(_OPTIMISER)}
+        remind(self._strategy, {place.removeprefix(_OPTIMISER): tensor for place, tensor in kept.items()})
+        memory = {name: tensor for name, tensor in server.memory.items() if name not in kept}
+        # Files do not keep the order of tensors, and some strategies go by it.
+        return replace(server, state={name: server.state[name] for name in names}, memory=memory)
 
 
 def _counted_from(offset: int, result: Result) -> Result:
