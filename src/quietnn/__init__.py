@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from quietnn.channels.awgn import AWGN, Power
     from quietnn.channels.base import Channel, Observation
     from quietnn.channels.transmit import transmit
+    from quietnn.checkpoints.denoise import DenoisedCheckpoint, denoise_checkpoint
+    from quietnn.checkpoints.inspect import Inspection, inspect_checkpoint
+    from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
+    from quietnn.checkpoints.transmit import transmit_checkpoint
+    from quietnn.checkpoints.workers import Streaming
     from quietnn.denoisers.affine import METHODS, AffineDenoiser, Temperatures, ml, mmse, mmse_p, mmse_pb
     from quietnn.denoisers.denoise import denoise
     from quietnn.denoisers.evidence import classification_loss
@@ -51,12 +56,14 @@ _HOMES = {
     "CalibrationReport": "quietnn.calibration.report",
     "Channel": "quietnn.channels.base",
     "Criterion": "quietnn.tuning.result",
+    "DenoisedCheckpoint": "quietnn.checkpoints.denoise",
     "Examples": "quietnn.tasks.base",
     "FineTuned": "quietnn.denoisers.finetuning",
     "Form": "quietnn.theory.family",
     "GradientSettings": "quietnn.tuning.gradient",
     "GradientTuning": "quietnn.tuning.gradient",
     "InfeasibleTemperatures": "quietnn.errors",
+    "Inspection": "quietnn.checkpoints.inspect",
     "InvalidConfig": "quietnn.errors",
     "InvalidWeights": "quietnn.errors",
     "MissingData": "quietnn.errors",
@@ -68,11 +75,13 @@ _HOMES = {
     "QuietnnError": "quietnn.errors",
     "Reception": "quietnn.denoisers.reception",
     "Score": "quietnn.tuning.score",
+    "Streaming": "quietnn.checkpoints.workers",
     "SubsetScore": "quietnn.tuning.tune",
     "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.denoisers.affine",
     "Trial": "quietnn.tuning.result",
     "Tried": "quietnn.automatic.result",
+    "TunedTemperatures": "quietnn.checkpoints.temperatures",
     "TuningResult": "quietnn.tuning.result",
     "WeightStatistics": "quietnn.weights",
     "affine_coefficients": "quietnn.theory.family",
@@ -81,7 +90,9 @@ _HOMES = {
     "calibrate_with_report": "quietnn.calibration.calibrate",
     "classification_loss": "quietnn.denoisers.evidence",
     "denoise": "quietnn.denoisers.denoise",
+    "denoise_checkpoint": "quietnn.checkpoints.denoise",
     "finetune": "quietnn.denoisers.finetuning",
+    "inspect_checkpoint": "quietnn.checkpoints.inspect",
     "layerwise": "quietnn.weights",
     "load_task": "quietnn.tasks.registry",
     "ml": "quietnn.denoisers.affine",
@@ -93,10 +104,13 @@ _HOMES = {
     "noise_power_from_receptions": "quietnn.noise_power.estimate",
     "noisy_names": "quietnn.weights",
     "posterior": "quietnn.denoisers.posterior",
+    "read_temperatures": "quietnn.checkpoints.temperatures",
     "transmit": "quietnn.channels.transmit",
+    "transmit_checkpoint": "quietnn.checkpoints.transmit",
     "tune": "quietnn.tuning.tune",
     "tune_by_gradient": "quietnn.tuning.gradient",
     "whole": "quietnn.weights",
+    "write_temperatures": "quietnn.checkpoints.temperatures",
 }
 
 __all__ = [
@@ -109,12 +123,14 @@ __all__ = [
     "CalibrationReport",
     "Channel",
     "Criterion",
+    "DenoisedCheckpoint",
     "Examples",
     "FineTuned",
     "Form",
     "GradientSettings",
     "GradientTuning",
     "InfeasibleTemperatures",
+    "Inspection",
     "InvalidConfig",
     "InvalidWeights",
     "MissingData",
@@ -126,11 +142,13 @@ __all__ = [
     "QuietnnError",
     "Reception",
     "Score",
+    "Streaming",
     "SubsetScore",
     "Task",
     "Temperatures",
     "Trial",
     "Tried",
+    "TunedTemperatures",
     "TuningResult",
     "WeightStatistics",
     "affine_coefficients",
@@ -139,7 +157,9 @@ __all__ = [
     "calibrate_with_report",
     "classification_loss",
     "denoise",
+    "denoise_checkpoint",
     "finetune",
+    "inspect_checkpoint",
     "layerwise",
     "load_task",
     "ml",
@@ -151,10 +171,13 @@ __all__ = [
     "noise_power_from_receptions",
     "noisy_names",
     "posterior",
+    "read_temperatures",
     "transmit",
+    "transmit_checkpoint",
     "tune",
     "tune_by_gradient",
     "whole",
+    "write_temperatures",
 ]
 
 
