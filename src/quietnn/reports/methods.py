@@ -29,11 +29,11 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_gradient": MethodStyle("MMSE_pb by gradient", "#999933", "H", "-"),
     "finetuned": MethodStyle("Fine-tuned", "#888888", "8", "--"),
     "posterior": MethodStyle("Posterior", "#44AA99", "h", "-"),
-    "mmse_pb_fixed": MethodStyle("MMSE_pb fixed", "#117733", "P", "-"),
-    "mmse_pb_fixed_oracle": MethodStyle("MMSE_pb fixed, oracle", "#117733", "P", ":"),
-    "carried": MethodStyle("Prior carried", "#AA4499", "X", "-"),
-    "planned": MethodStyle("Planned", "#CC3311", "d", "-"),
-    "planned_layerwise": MethodStyle("Planned layerwise", "#EE7733", "1", "-."),
+    "mmse_pb_fixed": MethodStyle("MMSE_pb fixed", "#117733", "+", "-"),
+    "mmse_pb_fixed_oracle": MethodStyle("MMSE_pb fixed, oracle", "#7DA87B", "2", ":"),
+    "carried": MethodStyle("Prior carried", "#AA4499", "x", "-"),
+    "planned": MethodStyle("Planned", "#CC3311", "3", "-"),
+    "planned_layerwise": MethodStyle("Planned layerwise", "#EE7733", "4", "-."),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
 }
 """Every known method, in the order of tables and legends."""
@@ -45,7 +45,7 @@ CLEAN = "clean"
 """The method name of a record that holds the accuracy without noise."""
 
 _SPARE = ("#117733", "#AA4499", "#999933", "#6699CC", "#661100", "#888888")
-_SPARE_MARKERS = ("d", "8", "H", "1", "2", "3")
+_SPARE_MARKERS = ("d", "8", "H", "1", "p", "h")
 
 
 def style_of(method: str) -> MethodStyle:
