@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from quietnn.calibration.calibrate import calibrate, calibrate_with_report
     from quietnn.calibration.report import CalibratedLayer, CalibrationReport
     from quietnn.channels.awgn import AWGN, Power
-    from quietnn.channels.base import Channel, Observation
-    from quietnn.channels.transmit import transmit
+    from quietnn.channels.base import Channel, Medium, Observation
+    from quietnn.channels.digital import CodedDigital
+    from quietnn.channels.fading import BlockFading
+    from quietnn.channels.moments import ErrorMoments
+    from quietnn.channels.named import medium_named
+    from quietnn.channels.pcm import PCM
+    from quietnn.channels.quantisation import Quantisation
+    from quietnn.channels.repetition import Repetition
+    from quietnn.channels.reram import ReRAM
+    from quietnn.channels.transmit import at_unit_gain, transmit
+    from quietnn.channels.truncation import MantissaTruncation
     from quietnn.checkpoints.denoise import DenoisedCheckpoint, denoise_checkpoint
     from quietnn.checkpoints.inspect import Inspection, inspect_checkpoint
     from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
@@ -48,15 +57,16 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AWGN": "quietnn.channels.awgn",
-    "METHODS": "quietnn.denoisers.affine",
-    "NORMALISATION_TYPES": "quietnn.weights",
     "AffineDenoiser": "quietnn.denoisers.affine",
     "AutoResult": "quietnn.automatic.result",
+    "BlockFading": "quietnn.channels.fading",
     "CalibratedLayer": "quietnn.calibration.report",
     "CalibrationReport": "quietnn.calibration.report",
     "Channel": "quietnn.channels.base",
+    "CodedDigital": "quietnn.channels.digital",
     "Criterion": "quietnn.tuning.result",
     "DenoisedCheckpoint": "quietnn.checkpoints.denoise",
+    "ErrorMoments": "quietnn.channels.moments",
     "Examples": "quietnn.tasks.base",
     "FineTuned": "quietnn.denoisers.finetuning",
     "Form": "quietnn.theory.family",
@@ -66,14 +76,22 @@ _HOMES = {
     "Inspection": "quietnn.checkpoints.inspect",
     "InvalidConfig": "quietnn.errors",
     "InvalidWeights": "quietnn.errors",
+    "METHODS": "quietnn.denoisers.affine",
+    "MantissaTruncation": "quietnn.channels.truncation",
+    "Medium": "quietnn.channels.base",
     "MissingData": "quietnn.errors",
+    "NORMALISATION_TYPES": "quietnn.weights",
     "NoisePower": "quietnn.noise_power.estimate",
     "Observation": "quietnn.channels.base",
+    "PCM": "quietnn.channels.pcm",
     "Posterior": "quietnn.denoisers.posterior",
     "PosteriorSettings": "quietnn.denoisers.whitened",
     "Power": "quietnn.channels.awgn",
+    "Quantisation": "quietnn.channels.quantisation",
     "QuietnnError": "quietnn.errors",
+    "ReRAM": "quietnn.channels.reram",
     "Reception": "quietnn.denoisers.reception",
+    "Repetition": "quietnn.channels.repetition",
     "Score": "quietnn.tuning.score",
     "Streaming": "quietnn.checkpoints.workers",
     "SubsetScore": "quietnn.tuning.tune",
@@ -85,6 +103,7 @@ _HOMES = {
     "TuningResult": "quietnn.tuning.result",
     "WeightStatistics": "quietnn.weights",
     "affine_coefficients": "quietnn.theory.family",
+    "at_unit_gain": "quietnn.channels.transmit",
     "auto": "quietnn.automatic.auto",
     "calibrate": "quietnn.calibration.calibrate",
     "calibrate_with_report": "quietnn.calibration.calibrate",
@@ -95,6 +114,7 @@ _HOMES = {
     "inspect_checkpoint": "quietnn.checkpoints.inspect",
     "layerwise": "quietnn.weights",
     "load_task": "quietnn.tasks.registry",
+    "medium_named": "quietnn.channels.named",
     "ml": "quietnn.denoisers.affine",
     "mmse": "quietnn.denoisers.affine",
     "mmse_p": "quietnn.denoisers.affine",
@@ -117,13 +137,17 @@ __all__ = [
     "AWGN",
     "METHODS",
     "NORMALISATION_TYPES",
+    "PCM",
     "AffineDenoiser",
     "AutoResult",
+    "BlockFading",
     "CalibratedLayer",
     "CalibrationReport",
     "Channel",
+    "CodedDigital",
     "Criterion",
     "DenoisedCheckpoint",
+    "ErrorMoments",
     "Examples",
     "FineTuned",
     "Form",
@@ -133,14 +157,19 @@ __all__ = [
     "Inspection",
     "InvalidConfig",
     "InvalidWeights",
+    "MantissaTruncation",
+    "Medium",
     "MissingData",
     "NoisePower",
     "Observation",
     "Posterior",
     "PosteriorSettings",
     "Power",
+    "Quantisation",
     "QuietnnError",
+    "ReRAM",
     "Reception",
+    "Repetition",
     "Score",
     "Streaming",
     "SubsetScore",
@@ -152,6 +181,7 @@ __all__ = [
     "TuningResult",
     "WeightStatistics",
     "affine_coefficients",
+    "at_unit_gain",
     "auto",
     "calibrate",
     "calibrate_with_report",
@@ -162,6 +192,7 @@ __all__ = [
     "inspect_checkpoint",
     "layerwise",
     "load_task",
+    "medium_named",
     "ml",
     "mmse",
     "mmse_p",
