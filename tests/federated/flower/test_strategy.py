@@ -9,7 +9,14 @@ pytest.importorskip("flwr", reason="the [flower] extra is not installed")
 
 import torch
 from flwr.app import ArrayRecord, MetricRecord
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    Strategy,
+)
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, MissingData
@@ -240,3 +247,12 @@ def test_a_server_optimiser_runs_on_top_and_outlives_the_server(
         strategy, _ = wrapped(settings, OPTIMISERS[name](), tmp_path)
         state = to_state(strategy.start(local_grid(20, RUN_CONFIG), initial, num_rounds=num_rounds).arrays)
     assert distance(state, expected) == 0
+
+
+def test_a_strategy_around_it_is_heard(local_grid: Callable) -> None:
+    settings = Settings.from_run_config(RUN_CONFIG)
+    expected, _ = in_process(settings)
+    inner, initial = wrapped(settings, fedavg())
+    clipped = DifferentialPrivacyServerSideFixedClipping(inner, 0.0, 1e6, 3)  # no noise, nothing clipped
+    state = to_state(clipped.start(local_grid(20, RUN_CONFIG), initial, num_rounds=NUM_ROUNDS).arrays)
+    assert distance(state, expected) < 1e-5

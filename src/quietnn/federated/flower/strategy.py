@@ -22,6 +22,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.aggregate import aggregate
 from quietnn.federated.devices import Diverged
+from quietnn.federated.estimators import NO_MEMORY
 from quietnn.federated.flower.arrays import flat, in_kind, to_arrays, to_state, to_wide_arrays, update_of, with_arrays
 from quietnn.federated.flower.journal import Journal
 from quietnn.federated.flower.nodes import Nodes
@@ -103,8 +104,9 @@ class OverTheAir(Strategy):
     ) -> Iterable[Message]:
         """The wrapped strategy's messages to the devices that the seed chose for this round."""
         number = self._number(server_round)
-        if self._server is None:
-            self._server = ServerState(number, to_state(arrays))
+        # What is broadcast counts: a strategy around this one may have changed it.
+        memory = NO_MEMORY if self._server is None else self._server.memory
+        self._server = ServerState(number, to_state(arrays), memory)
         federation = self._federation
         nodes = self._nodes.wait_for(grid, 1 if number > self._offset else len(federation.devices))
         chosen = participants(federation.devices, federation.num_active, round_number=number, seed=federation.seed)
