@@ -29,7 +29,15 @@ def analyze(
     ] = False,
 ) -> None:
     """Turn records into curves, gains in dB with intervals, figures and one web page."""
-    report(runs, level=level, out=out, style=figure_style(style), as_json=as_json)
+    from quietnn.reports.federated_report import holds_federations, write_federated_report
+
+    federated = [run for run in runs if holds_federations(run)]
+    for run in federated:
+        typer.echo("\n".join(write_federated_report(run, level=level, style=figure_style(style)).sentences))
+        typer.echo(f"Wrote {run / 'summary.md'}, tables and figures beside it.")
+    rest = [run for run in runs if run not in federated]
+    if rest:
+        report(rest, level=level, out=out, style=figure_style(style), as_json=as_json)
 
 
 def report(

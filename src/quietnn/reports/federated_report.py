@@ -80,6 +80,12 @@ class FederatedReport:
         return found
 
 
+def holds_federations(folder: Path) -> bool:
+    """Whether a folder holds records of noisy training."""
+    path = folder / "records.jsonl"
+    return path.is_file() and any(record.get("experiment") == EXPERIMENT for record in read(path))
+
+
 def read_federated_report(folder: Path, *, level: float | None = None, num_resamples: int = 10_000) -> FederatedReport:
     """Read a folder that `quietnn federate` wrote.
 
