@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quietnn.errors import InvalidConfig
 from quietnn.theory.family import check_variance
-from quietnn.weights import Partition, Weights
+from quietnn.weights import Partition, Weights, layerwise
 
 TensorNoise = float | Tensor
 """The noise variance of one tensor: a number, or a tensor that broadcasts to its shape (by channel, by weight)."""
@@ -25,10 +25,10 @@ def noise_by_tensor(
     Args:
         noise_variance: see `NoiseVariance`.
         weights: the noisy tensors.
-        groups: what the keys may name beside tensors.
+        groups: what the keys may name beside tensors and their layers.
 
     >>> weights = {"conv.weight": torch.ones(2, 3), "fc.weight": torch.ones(4)}
-    >>> noise_by_tensor({"conv": 0.1, "fc.weight": 0.2}, weights, {"conv": ("conv.weight",)})
+    >>> noise_by_tensor({"conv": 0.1, "fc.weight": 0.2}, weights)
     {'conv.weight': 0.1, 'fc.weight': 0.2}
     >>> noise_by_tensor(0.1, weights) is None
     True
@@ -93,17 +93,17 @@ def scaled(noise_variance: NoiseVariance, factor: float) -> NoiseVariance:
 
 
 def _by_name(given: Mapping[str, TensorNoise], weights: Weights, groups: Partition) -> dict[str, TensorNoise]:
-    """Each tensor's own entry, else that of its group."""
-    unknown = [name for name in given if name not in weights and name not in groups]
+    """Each tensor's own entry, else that of its group, else that of its layer."""
+    layers = layerwise(weights)
+    unknown = [name for name in given if name not in weights and name not in groups and name not in layers]
     if unknown:
         raise InvalidConfig(f"noise_variance names {unknown[0]!r}, which is neither a noisy tensor nor a group of them")
-    group_of = {name: group for group, members in groups.items() for name in members}
     found: dict[str, TensorNoise] = {}
-    for name in weights:
-        key = name if name in given else group_of.get(name, name)
-        if key not in given:
-            raise InvalidConfig(f"noise_variance has no entry for {name!r}; give one for each noisy tensor or group")
-        found[name] = given[key]
+    for partition in (layers, groups, {name: (name,) for name in weights}):  # the later the better
+        found.update((name, given[key]) for key, members in partition.items() if key in given for name in members)
+    missing = [name for name in weights if name not in found]
+    if missing:
+        raise InvalidConfig(f"noise_variance has no entry for {missing[0]!r}; give one for each noisy tensor or group")
     return found
 
 

@@ -14,6 +14,8 @@ from quietnn.denoisers.heteroscedastic import statistics_under, weightwise_map
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.theory.family import Form
+from quietnn.tuning.score import Score
+from quietnn.tuning.tune import tune
 from quietnn.weights import WeightStatistics
 
 STATISTICS = WeightStatistics(mean=0.2, variance=0.5, num_weights=10)
@@ -127,3 +129,14 @@ def test_a_reception_tells_the_mean_noise_of_model_and_group() -> None:
     reception = Reception.of(weights, {"a.weight": 1.0, "b.weight": torch.full((10,), 5.0)}, groups="layerwise")
     assert reception.noise_variance == 2.0
     assert (reception.group_noise("a"), reception.group_noise("b")) == (1.0, 5.0)
+
+
+def test_temperatures_are_tuned_under_noise_by_layer() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 5))
+    noise = {"0": 0.001, "1": 0.01}
+    result = tune(
+        network, lambda model: Score(0.5, model[1].weight.detach().abs().mean().item(), 10), noise_variance=noise
+    )
+    estimate = denoise(network, noise_variance=noise, temperatures=result.temperatures)
+    assert estimate[1].weight.abs().mean() < network[1].weight.abs().mean()

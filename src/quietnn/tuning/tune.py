@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.tuning.coarse_to_fine import coarse_to_fine
 from quietnn.tuning.grid import search_grid
@@ -52,7 +53,7 @@ def tune(
     model: nn.Module,
     score: ScoreModel | SubsetScore,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     groups: str | Partition = "whole",
     search: str = "coarse-to-fine",
     grid: Sequence[Temperatures] | None = None,
@@ -71,7 +72,7 @@ def tune(
     Args:
         model: the network as received.
         score: judges a denoised network; never let it see test data.
-        noise_variance: `sigma_z^2`.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
         groups: `"whole"`, `"layerwise"` or a partition of your own.
         search: one of `SEARCHES`; racing needs a `SubsetScore`.
         grid: the points to try over the whole model, all or by racing.
@@ -88,7 +89,7 @@ def tune(
         raise unknown_choice("search", search, SEARCHES)
     received = noisy_weights(model, normalisation=normalisation)
     whole = Reception.of(received, noise_variance)
-    scale = Scale(whole.statistics["whole"], noise_variance)
+    scale = Scale(whole.statistics["whole"], whole.noise_variance)
     judge = Judge(model, score, normalisation)
     if search == "racing":
         some, num_examples = judge.for_some(whole), judge.num_examples
