@@ -113,6 +113,21 @@ def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTr
     assert set(found) == {"clean", "ml", "mmse"}, "the runs after the one that diverged were made too"
 
 
+@pytest.mark.parametrize(
+    "medium",
+    [
+        {"fading": "inversion", "csi_error": 0.1, "power_cap": 5.0},
+        {"fading": "phase"},
+        {"dropout": 0.5},
+        {"told": True},
+    ],
+    ids=str,
+)
+def test_every_medium_can_be_trained_over(small: NoisyTraining, tmp_path: Path, medium: dict[str, object]) -> None:
+    config = replace(small, methods=("mmse",), num_rounds=1, deploy_wnr_db=(), **medium)  # type: ignore[arg-type]
+    assert {record["status"] for record in federate(config, tmp_path)} == {"finished"}
+
+
 def test_fixed_temperatures_are_chosen_on_another_seed_and_not_on_test_data(
     small: NoisyTraining, tmp_path: Path
 ) -> None:

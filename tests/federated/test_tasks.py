@@ -1,0 +1,57 @@
+"""What is learned together."""
+
+import pytest
+import torch
+from torch import nn
+
+from quietnn.errors import InvalidConfig
+from quietnn.federated.devices import Diverged, LocalTraining, train_device
+from quietnn.federated.partition import even
+from quietnn.federated.tasks import FederatedTask, load_federated_task
+from quietnn.tasks.base import logits_of
+
+
+@pytest.mark.parametrize("name", ["digits", "digits/mlp"])
+def test_the_digits_are_shared_out_and_fit_the_network(name: str) -> None:
+    task = load_federated_task(name)
+    devices = task.devices(even(task.labels, 8, seed=0))
+    assert [len(data) for data in devices.values()] == [125] * 8
+    one, again, other = task.fresh_model(1), task.fresh_model(1), task.fresh_model(2)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    assert logits_of(one.eval(), task.validation(5, seed=0).inputs).shape == (5, 10)
+
+
+def test_validation_examples_are_training_examples(digits: FederatedTask) -> None:
+    found = digits.validation(50, seed=3)
+    assert isinstance(found.inputs, torch.Tensor)
+    training = {tuple(image.flatten().tolist()) for image in digits.inputs}
+    assert {tuple(image.flatten().tolist()) for image in found.inputs} <= training
+
+
+def test_names_that_do_not_exist_and_sizes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InvalidConfig, match="did you mean 'cifar10/plain-cnn'"):
+        load_federated_task("cifar10/plain-cn")
+    with pytest.raises(InvalidConfig, match="digits are 8x8"):
+        load_federated_task("digits", image_size=16)
+
+
+def test_a_device_whose_loss_is_not_finite_says_where(digits: FederatedTask) -> None:
+    model = digits.fresh_model(0)
+    nn.init.constant_(model.get_parameter("fc.bias"), float("nan"))
+    data = digits.devices(even(digits.labels, 10, seed=0))[4]
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    recipe = LocalTraining(num_rounds=9, num_epochs=1, batch_size=50)
+    with pytest.raises(Diverged, match="device 4 became nan in round 7, local epoch 1"):
+        train_device(model, state, data, recipe, device=4, round_number=6, seed=0)
+
+
+def test_a_device_trains_the_same_whatever_ran_before(digits: FederatedTask) -> None:
+    model = digits.fresh_model(0)
+    data = digits.devices(even(digits.labels, 10, seed=0))
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    recipe = LocalTraining(num_rounds=9, num_epochs=1, batch_size=33, crop_padding=1)
+    first = train_device(model, state, data[1], recipe, device=1, round_number=2, seed=5)
+    train_device(model, state, data[2], recipe, device=2, round_number=2, seed=5)
+    again = train_device(model, state, data[1], recipe, device=1, round_number=2, seed=5)
+    assert all(torch.equal(first.update[name], again.update[name]) for name in state)
