@@ -1,0 +1,254 @@
+"""A deployment on loopback: processes, certificates, keys; a server and a device killed in the middle of rounds."""
+
+import datetime
+import ipaddress
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="the [flower] extra is not installed")
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from safetensors.torch import load_file
+from torch import Tensor
+
+from quietnn.federated.aggregate import aggregate
+from quietnn.federated.devices import train_device
+from quietnn.federated.flower.task import Settings
+from quietnn.federated.rounds import ServerState, run_round
+from quietnn.records import read
+from quietnn.weights import noisy_names
+
+pytestmark = [pytest.mark.flower, pytest.mark.slow]
+
+NUM_DEVICES = 4
+LOST = 3
+RUN_CONFIG = {
+    "num-devices": NUM_DEVICES,
+    "num-active": NUM_DEVICES,
+    "num-rounds": 3,
+    "num-epochs": 1,
+    "batch-size": 36,
+    "learning-rate": 0.05,
+    "wnr-db": 0.0,
+    "method": '"carried"',
+    "round-timeout": 400.0,
+    "patience": 200.0,
+}
+
+HELD_CLIENT = '''
+"""The client app, which says when a device starts a round, and waits as long as there is a file that holds it."""
+
+import os
+import time
+from pathlib import Path
+
+from flwr.clientapp import ClientApp
+
+from quietnn.federated.flower import client_app
+
+app = ClientApp()
+
+
+@app.query("device")
+def device(message, context):
+    return client_app.device(message, context)
+
+
+@app.train()
+def train(message, context):
+    place = f"{context.node_config['partition-id']}-{message.content['config']['server-round']}"
+    marks = Path(os.environ["QUIETNN_TEST_MARKS"])
+    (marks / f"started-{place}").touch()
+    while (marks / f"hold-{place}").exists():
+        time.sleep(0.1)
+    return client_app.train(message, context)
+'''
+
+
+def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
+    """A certificate authority and a server's certificate for 127.0.0.1: authority, certificate, key."""
+    now = datetime.datetime.now(datetime.UTC)
+
+    def build(name: str, key: Any, issuer: str, issuer_key: Any, *, authority: bool) -> x509.Certificate:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        )
+        if not authority:
+            names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(issuer_key, hashes.SHA256())
+
+    authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority = build("test authority", authority_key, "test authority", authority_key, authority=True)
+    server = build("localhost", server_key, "test authority", authority_key, authority=False)
+    paths = folder / "authority.pem", folder / "server.pem", folder / "server.key"
+    pem = serialization.Encoding.PEM
+    paths[0].write_bytes(authority.public_bytes(pem))
+    paths[1].write_bytes(server.public_bytes(pem))
+    paths[2].write_bytes(server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return paths
+
+
+def make_key(folder: Path, name: str) -> Path:
+    """A node's key pair as ssh-keygen writes it."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    (folder / name).write_bytes(private)
+    (folder / f"{name}.pub").write_bytes(public)
+    return folder / name
+
+
+class Deployment:
+    """A SuperLink that demands keys, and its nodes."""
+
+    def __init__(self, commands: Any, free_port: Callable[[], int], app_folder: Path, database: Path) -> None:
+        self.commands, self.free_port, self.app, self.database = commands, free_port, app_folder, database
+        self.folder: Path = commands.folder
+        self.authority, self.certificate, self.key = make_certificates(self.folder)
+        self.port = free_port()
+        commands.connect("secure", self.port, self.authority)
+        (app_folder / "held_client.py").write_text(HELD_CLIENT)
+        project = app_folder / "pyproject.toml"
+        project.write_text(project.read_text().replace("quietnn.federated.flower.client_app:app", "held_client:app"))
+
+    def start_superlink(self, name: str) -> Any:
+        process = self.commands.start(
+            name,
+            "flower-superlink",
+            *("--host", "127.0.0.1", "--port", str(self.port), "--database", str(self.database)),
+            *("--ssl-ca-certfile", str(self.authority), "--ssl-certfile", str(self.certificate)),
+            *("--ssl-keyfile", str(self.key), "--enable-supernode-auth"),
+            "--disable-runtime-dependency-installation",
+        )
+        self.commands.wait_until(name, lambda: "Uvicorn running" in self.commands.log(name))
+        return process
+
+    def start_node(self, name: str, device: int, key: Path | None, *options: str) -> Any:
+        credentials = () if key is None else ("--auth-supernode-private-key", str(key))
+        return self.commands.start(
+            name,
+            "flower-supernode",
+            *("--root-certificates", str(self.authority), "--superlink", f"127.0.0.1:{self.port}"),
+            *("--host", "127.0.0.1", "--port", str(self.free_port())),
+            *("--node-config", f"partition-id={device}", *credentials, *options),
+        )
+
+    def register(self, key: Path) -> None:
+        self.commands.run(f"register-{key.name}", "flwr", "supernode", "register", f"{key}.pub", "secure")
+
+    def start_run(self, name: str, out: Path) -> None:
+        config = " ".join(f"{key}={value}" for key, value in RUN_CONFIG.items())
+        command = ("run", str(self.app), "secure", "--run-config", f'{config} folder="{out}"')
+        self.commands.run(name, "flwr", *command)
+
+    def wait_for_completion(self) -> None:
+        """Until Flower says that the last run came to its end."""
+
+        def completed() -> bool:
+            (self.folder / "list.log").unlink(missing_ok=True)
+            return "finished:completed" in self.commands.run("list", "flwr", "list", "secure", "--format", "json")
+
+        self.commands.wait_until("the end of the run", completed)
+
+    def hold(self, device: int, server_round: int) -> Path:
+        path = self.folder / f"hold-{device}-{server_round}"
+        path.touch()
+        return path
+
+    def wait_for_start(self, device: int, server_round: int) -> None:
+        mark = self.folder / f"started-{device}-{server_round}"
+        self.commands.wait_until(f"device {device} in round {server_round}", mark.exists, timeout=400)
+
+
+def expected_state() -> tuple[list[float], dict[str, Tensor]]:
+    """Two rounds of all devices and one without the lost device, in this process: losses, and weights at the end."""
+    settings = Settings.from_run_config(RUN_CONFIG | {"method": "carried"})
+    task = settings.load_task()
+    model = task.fresh_model(settings.seed)
+    federation = settings.federation(task, settings.device_data(task))
+    server, losses = ServerState.initial(model), []
+    for _ in range(2):
+        server, record = run_round(federation, model, server)
+        losses.append(record["loss"])
+    updates = {
+        device: train_device(
+            model, server.state, data, federation.training, device=device, round_number=2, seed=settings.seed
+        ).update
+        for device, data in federation.devices.items()
+        if device != LOST
+    }
+    last = aggregate(
+        server.state,
+        updates,
+        noisy=noisy_names(model),
+        air=federation.air,
+        estimator=federation.estimator,
+        round_number=2,
+        seed=settings.seed,
+        memory=server.memory,
+    )
+    return losses, last.state
+
+
+def test_a_deployment_with_keys_survives_a_killed_server_and_a_killed_device(
+    commands: Any, free_port: Callable[[], int], app_folder: Path, fast_folder: Path, tmp_path: Path
+) -> None:
+    deployment = Deployment(commands, free_port, app_folder, fast_folder / "state.db")
+    out = tmp_path / "out"
+    superlink = deployment.start_superlink("superlink-1")
+    nodes = {}
+    for device in range(NUM_DEVICES):
+        key = make_key(tmp_path, f"key-{device}")
+        deployment.register(key)
+        nodes[device] = deployment.start_node(f"node-{device}", device, key)
+    stranger = deployment.start_node("stranger", 0, make_key(tmp_path, "stranger-key"))
+    nobody = deployment.start_node("nobody", 0, None)
+
+    # The server is killed while a device trains in round 2.
+    held = deployment.hold(1, 2)
+    deployment.start_run("run-1", out)
+    deployment.wait_for_start(1, 2)
+    assert stranger.poll() not in (None, 0), commands.log("stranger")
+    assert nobody.poll() not in (None, 0), commands.log("nobody")
+    commands.kill_family(superlink)
+    (finished,) = read(out / "rounds.jsonl")
+    assert finished["devices"] == list(range(NUM_DEVICES))
+    held.unlink()
+
+    # A new one on the same database goes on with round 2; a device is killed while it trains in round 3.
+    deployment.start_superlink("superlink-2")
+    deployment.hold(LOST, 3)
+    deployment.start_run("run-2", out)
+    deployment.wait_for_start(LOST, 3)
+    commands.kill_family(nodes[LOST])
+    commands.wait_until("three rounds", lambda: len(read(out / "rounds.jsonl")) == 3, timeout=400)
+
+    found = read(out / "rounds.jsonl")
+    assert found[0] == finished
+    assert [record["round"] for record in found] == [1, 2, 3]
+    assert [record["missing"] for record in found] == [[], [], [LOST]]
+    assert found[2]["devices"] == [device for device in range(NUM_DEVICES) if device != LOST]
+    deployment.wait_for_completion()
+    losses, state = expected_state()
+    assert [record["loss"] for record in found[:2]] == pytest.approx(losses, rel=1e-5)
+    stored = load_file(out / "server.safetensors")
+    for name, tensor in state.items():
+        difference = (stored[f"state/{name}"].double() - tensor.double()).abs().max()
+        assert difference <= 1e-6 * tensor.double().abs().max().clamp_min(1), name
