@@ -49,7 +49,7 @@ def _serve(runs: list[Path], *, level: float | None, port: int) -> None:
     from quietnn.reports.live.watch import Watch
 
     try:
-        server = LiveServer(Watch(runs, level=level), port=port, command=_command())
+        server = LiveServer(Watch(runs, level=level, command=_command()), port=port)
     except (OSError, OverflowError) as error:
         raise InvalidConfig(
             f"port {port} cannot be used ({error}); choose another --port, or 0 for a free one"

@@ -25,44 +25,44 @@ def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
                 _draw(axes, [record for record in here if record["method"] == method], method)
             _draw(axes, clean, CLEAN)
             axes.set(xlabel="round", ylabel="test accuracy (%)", title=decibels(wnr_db), ylim=(0, 100))
-            if place == 0:
-                axes.legend(fontsize="small")
+            if place == len(wnrs) - 1:
+                axes.legend(fontsize="small", loc="lower right")
         return settle(figure)
+
+
+DEPLOYED = (("ml", "--"), ("planned", "-"))
+"""The schemes whose networks are followed over the link, and how they are drawn."""
 
 
 def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
     """Noise in both phases: accuracy against the WNR of the link that the finished network is sent over.
 
-    A line for each WNR of training with ML: dashed, the weights as they came; solid, denoised layer by layer.
+    A colour for each WNR of training; dashed, trained with ML, solid, with the planned multiplier. The weights are used
+    as the link delivers them.
     """
-    sent = [record for record in records if record.get("deployed_wnr_db") and record["method"] in (CLEAN, "ml")]
-    wnrs = sorted({record["wnr_db"] for record in sent})
+    sent = [record for record in records if record.get("deployed_wnr_db")]
+    wnrs = sorted({record["wnr_db"] for record in sent if np.isfinite(record["wnr_db"])})
     with drawing(style):
         from matplotlib import colormaps
 
-        figure = new_figure(5.2, 3.6)
+        figure = new_figure(5.6, 3.6)
         axes = figure.add_subplot(1, 1, 1)
         colours = colormaps["viridis"](np.linspace(0.0, 0.85, max(len(wnrs), 1)))
         for wnr_db, colour in zip(wnrs, colours, strict=True):
-            here = [record for record in sent if record["wnr_db"] == wnr_db]
-            label = "trained without noise" if np.isinf(wnr_db) else f"trained at {decibels(wnr_db)}"
-            for field, line in (("deployed_ml", "--"), ("deployed_mmse_layerwise", "-")):
-                mean = 100 * np.mean([record[field] for record in here], axis=0)
-                axes.plot(
-                    here[0]["deployed_wnr_db"],
-                    mean,
-                    line,
-                    color=colour,
-                    label=label if line == "-" else None,
-                    marker="o",
-                )
-        axes.set(
-            xlabel="WNR of the link (dB)",
-            ylabel="test accuracy (%)",
-            title="dashed: as received; solid: MMSE layerwise",
-        )
-        axes.legend(fontsize="small")
+            for method, line in DEPLOYED:
+                here = [record for record in sent if (record["wnr_db"], record["method"]) == (wnr_db, method)]
+                label = f"{style_of(method).label}, trained at {decibels(wnr_db)}"
+                _draw_deployed(axes, here, colour, line, label)
+        _draw_deployed(axes, [record for record in sent if record["method"] == CLEAN], "#888888", "-", "no noise")
+        axes.set(xlabel="WNR of the link (dB)", ylabel="test accuracy (%)", ylim=(0, 100))
+        axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return settle(figure)
+
+
+def _draw_deployed(axes: Any, records: Sequence[Record], colour: Any, line: str, label: str) -> None:
+    if records:
+        mean = 100 * np.mean([record["deployed_ml"] for record in records], axis=0)
+        axes.plot(records[0]["deployed_wnr_db"], mean, line, color=colour, label=label, marker="o", markersize=3)
 
 
 def _draw(axes: Any, records: Sequence[Record], method: str) -> None:

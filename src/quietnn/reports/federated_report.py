@@ -69,7 +69,7 @@ class FederatedReport:
                 interval = "" if gain.low is None else f", 95 % interval {interval_text(gain)}"
                 found.append(
                     f"{curve.label} holds {percent(self.level)} down to {at.wnr_db:.1f} dB, a gain over ML of "
-                    f"{gain.gain_db:+.1f} dB ({gain.num_draws} seeds{interval}; {gain.note or 'no reservation'})."
+                    f"{gain.gain_db:+.1f} dB ({'; '.join([_seeds(gain.num_draws) + interval, *filter(None, [gain.note])])})."
                 )
         diverged = [record for record in self.records if record.get("status") == "diverged"]
         found += [
@@ -132,6 +132,10 @@ def write_federated_report(folder: Path, *, level: float | None = None, style: S
     for name, figure in figures.items():
         save_figure(figure, folder / name)
     return report
+
+
+def _seeds(count: int) -> str:
+    return "one seed" if count == 1 else f"{count} seeds"
 
 
 def _panel(report: FederatedReport) -> Panel:

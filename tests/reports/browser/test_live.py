@@ -22,7 +22,7 @@ def test_a_record_appears_without_a_reload_and_choices_stay(
     found = make_records(num_draws=2, methods=("ml", "mmse_pb"))
     config = {"wnr_db": sorted({r["wnr_db"] for r in found[1:]}), "methods": ["ml", "mmse_pb"], "num_draws": 2}
     folder = write_run(tmp_path / "run", found[:-1], **config)
-    with LiveServer(Watch([folder]), interval=0.1).running() as live:
+    with LiveServer(Watch([folder], command="quietnn report run --live"), interval=0.1).running() as live:
         page = open_page(live.address)
         page.evaluate("window.sameDocument = true")
         page.wait_for_selector(f"#live >> text={len(found) - 1} of {len(found)} records")
@@ -34,6 +34,8 @@ def test_a_record_appears_without_a_reload_and_choices_stay(
         page.wait_for_function("document.querySelector('#results-0 [role=status]').textContent.startsWith('14 of')")
         assert page.input_value("#results-0-search") == "mmse_pb"
         assert page.evaluate("window.sameDocument") is True
+        order = page.locator("#parts > section").evaluate_all("parts => parts.map(part => part.id)")
+        assert order == ["task-0", "results", "ran"]
 
 
 def test_a_run_that_has_not_begun_is_waited_for(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from quietnn.records import Record
+from quietnn.reports.analysis import analyse
 
 pytestmark = pytest.mark.browser
 
@@ -225,6 +226,41 @@ def test_without_scripts_the_tables_are_there(make_records: Make, write_page: Wr
     page = open_page(write_page(make_records(num_draws=2)), java_script_enabled=False)
     assert "MMSE_pb layerwise holds 60 %" in page.locator("main").inner_text()
     assert page.locator("table").count() == 3
+
+
+def test_the_gain_that_the_browser_reads_is_the_one_that_python_measured(
+    page: Any, make_records: Make, write_run: Write, tmp_path: Path
+) -> None:
+    (task,) = analyse(write_run(tmp_path / "run", make_records(num_draws=3))).tasks
+    for curve, gain in zip(task.curves, task.gains, strict=True):
+        if gain is not None and gain.gain_db is not None:
+            page.select_option("#task-0-of", label=curve.label)
+            way = "less" if gain.gain_db >= 0 else "more"
+            told = page.locator("#task-0-accuracy figcaption").text_content()
+            assert f"needs {abs(gain.gain_db):.2f} dB {way} WNR than ML" in told
+
+
+def test_the_theory_figures_are_drawn(write_page: Write, open_page: Open) -> None:
+    axis = [0.1 * at for at in range(-12, 13)]
+    theory: list[Record] = [
+        {"kind": "relation", "figure": 2, "pole": 3.0, "lambda_prime": [0.0, 1.0, 2.0], "theta": [0.67, 1.0, 2.0],
+         "weight_variance": 1.0, "noise_variance": 0.5},
+        {"kind": "estimator", "figure": 2, "name": "ML", "lambda_prime": 1.0, "theta": 1.0, "region": "exact"},
+        {"kind": "surface", "figure": 3, "network": "quadratic", "form": "corrected", "theta": axis, "rho": axis,
+         "error": [[1 + 9 * (x - 0.5) ** 2 + 4 * y**2 for y in axis] for x in axis]},
+        {"kind": "point", "figure": 3, "name": "P3", "theta": 0.5, "rho": 0.0, "error": 1.0, "point_kind": "minimum"},
+        {"kind": "check", "network": "quadratic", "setting": "figure 3, ML", "closed_form": 2.0, "monte_carlo": 2.1,
+         "standard_error": 0.1, "z": 1.0, "printed": 1.5, "z_printed": -6.0},
+    ]  # fmt: skip
+    page = open_page(write_page([{"experiment": "theory"} | record for record in theory]))
+    assert page.locator("#theory-relation .series").count() == 2
+    assert "pole, λ′ = 1 + η = 3" in page.locator("#theory-relation svg.chart").text_content()
+    assert page.locator("#theory-errors canvas").evaluate(CANVAS_COLOURS) > 50
+    assert "P3" in page.locator("#theory-errors svg.chart").text_content()
+    assert "−6.0" in page.locator("#theory-checks").text_content()
+    page.locator("#theory-errors svg.chart").focus()
+    page.keyboard.press("ArrowRight")
+    assert "θ −1.2, ρ −1.2" in page.locator(".tip").inner_text()
 
 
 def test_noisy_training_shows_rounds_and_where_they_end(write_page: Write, open_page: Open) -> None:

@@ -27,11 +27,10 @@ class LiveServer:
         watch: the folders to look at.
         port: to listen on; 0 takes a free one.
         interval: seconds between two looks, at least; after a long look the pause is three times as long as it took.
-        command: what the user typed, for the page.
     """
 
-    def __init__(self, watch: Watch, *, port: int = 0, interval: float = 1.0, command: str = "") -> None:
-        self.watch, self.interval, self.command = watch, interval, command
+    def __init__(self, watch: Watch, *, port: int = 0, interval: float = 1.0) -> None:
+        self.watch, self.interval = watch, interval
         self.changed = threading.Condition()
         self.version = 0
         self.trouble = ""
@@ -65,7 +64,7 @@ class LiveServer:
 
     def page(self) -> bytes:
         """The page with what is known now."""
-        return render_page(unzip(self.watch.payload) | {"command": self.command}, live=True).encode()
+        return render_page(unzip(self.watch.payload), live=True).encode()
 
     def progress(self) -> str:
         """How far the runs are, as JSON; a trouble with the records takes the place of the note."""

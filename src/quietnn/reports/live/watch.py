@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from quietnn.errors import MissingData
 from quietnn.reports.page.document import compress
@@ -44,11 +43,13 @@ class Watch:
     Attributes:
         folders: the run folders; one that does not exist yet is waited for.
         level: the accuracy at which gains are read; by default the paper's.
+        command: what the user typed, for the page.
         clock: seconds that only go up, replaceable by tests.
     """
 
     folders: Sequence[Path]
     level: float | None = None
+    command: str = ""
     clock: Callable[[], float] = time.monotonic
     _runs: tuple[Run, ...] = ()
     _stamp: Stamp | None = None
@@ -67,8 +68,10 @@ class Watch:
             return False
         runs = tuple(_read(folder) for folder in self.folders)
         analysis = analyse_inference(runs, level=self.level, num_resamples=NUM_RESAMPLES)
-        options: dict[str, Any] = {"level": self.level, "num_resamples": NUM_RESAMPLES, "most_trials": 60_000}
-        self._payload = compress(page_payload(runs, analysis, **options))
+        payload = page_payload(
+            runs, analysis, level=self.level, num_resamples=NUM_RESAMPLES, most_trials=60_000, unfinished=True
+        )
+        self._payload = compress(payload | {"command": self.command})
         self._runs, self._stamp, self._latest = runs, stamp, self.clock()
         if self._first is None:
             self._first = self._latest, _counts(runs)

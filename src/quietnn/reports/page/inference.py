@@ -15,7 +15,7 @@ from quietnn.reports.methods import is_oracle, style_of
 from quietnn.reports.page.numbers import short, table_payload
 from quietnn.reports.surface_figure import pole_of
 from quietnn.reports.tables import accuracy_table, cost_table, gain_table, interval_text
-from quietnn.reports.titles import counted, task_title
+from quietnn.reports.titles import counted, listed, task_title
 from quietnn.units import db_to_ratio
 
 MOST_DRAWN = 20_000
@@ -126,14 +126,22 @@ def _interval_name(gain: Gain) -> str:
 def _missing(curves: Sequence[Curve]) -> list[str]:
     """What a reader would look for in vain: WNRs that one curve lacks, draws that another has, bands of one draw."""
     wnrs = sorted({float(wnr) for curve in curves for wnr in curve.wnr_db})
-    said = []
+    lacking: dict[str, list[str]] = defaultdict(list)
+    fewer: dict[tuple[int, int], list[str]] = defaultdict(list)
     for curve in curves:
-        lacking = [wnr for wnr in wnrs if wnr not in curve.wnr_db]
-        if lacking:
-            said.append(f"{curve.label} was not measured at {', '.join(f'{wnr:g}' for wnr in lacking)} dB.")
-        fewest = int(curve.counts.min())
-        if fewest < curve.num_draws:
-            said.append(f"{curve.label} has only {fewest} of {counted(curve.num_draws, 'draw')} at some WNRs.")
+        absent = ", ".join(f"{wnr:g}" for wnr in wnrs if wnr not in curve.wnr_db)
+        if absent:
+            lacking[absent].append(curve.label)
+        if curve.counts.min() < curve.num_draws:
+            fewer[int(curve.counts.min()), curve.num_draws].append(curve.label)
+    said = [
+        f"{listed(labels)} {'was' if len(labels) == 1 else 'were'} not measured at {absent} dB."
+        for absent, labels in lacking.items()
+    ]
+    said += [
+        f"{listed(labels)} {'has' if len(labels) == 1 else 'have'} only {least} of {most} draws at some WNRs."
+        for (least, most), labels in fewer.items()
+    ]
     single = [curve.label for curve in curves if curve.num_draws == 1]
     if single:
         who = "Every curve" if len(single) == len(curves) else ", ".join(single)

@@ -32,6 +32,7 @@ def page_payload(
     num_resamples: int = 10_000,
     most_trials: int = 200_000,
     most_rows: int = 200_000,
+    unfinished: bool = False,
 ) -> dict[str, Any]:
     """Everything the page says about runs.
 
@@ -42,6 +43,7 @@ def page_payload(
         num_resamples: bootstrap resamples for their intervals.
         most_trials: points of searched surfaces to keep for each task.
         most_rows: records to keep for each kind of experiment.
+        unfinished: whether the runs go on, so that what is missing is no news.
     """
     runs = with_distinct_names(runs)
     records = [record for run in runs for record in run.records]
@@ -49,7 +51,7 @@ def page_payload(
         "format": FORMAT,
         "title": page_title(runs),
         "lead": page_lead(records),
-        "notices": _notices(runs, records),
+        "notices": _notices(runs, records, unfinished=unfinished),
         "tasks": [task_payload(task, most_trials=most_trials) for task in analysis.tasks],
         "training": training_payload(records, level=level, num_resamples=num_resamples),
         "theory": theory_payload(records),
@@ -121,10 +123,11 @@ def page_lead(records: Sequence[Record]) -> str:
     return " ".join(parts)
 
 
-def _notices(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
+def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool) -> list[str]:
     """What is missing, and what the page has no chart for."""
     said = [f"{run.name} holds no records yet." for run in runs if not run.records]
-    said += [sentence for run in runs if run.records and (sentence := missing_sentence(run))]
+    if not unfinished:
+        said += [sentence for run in runs if run.records and (sentence := missing_sentence(run))]
     others = sorted({str(record["experiment"]) for record in records if record.get("experiment")} - {*_DRAWN})
     if others:
         said.append(f"Records of {listed(others)} have no chart here; they are in the table of results.")

@@ -19,27 +19,25 @@ function whyNot(curve, level) {
     : `is below ${percent(level, 0)} at the highest WNR measured`;
 }
 
+function meanAndSpread(one, i) {
+  const spread = Number.isFinite(one.std[i]) ? ` ± ${fixed(100 * one.std[i], 2)}` : "";
+  return `${fixed(100 * one.y[i], 2)}${spread} %`;
+}
+
 function accuracySeries(curve, withDraws) {
   const [y, std] = [curve.mean.map(real), curve.std.map(real)];
-  const dots = withDraws && curve.draws
-    ? curve.draws.flatMap((row) => row.map((value, i) => [curve.x[i], real(value)])).filter(([, v]) => Number.isFinite(v))
-    : null;
+  const single = withDraws && curve.draws ? curve.draws : [];
+  const dots = single.flatMap((row) => row.map((value, i) => [curve.x[i], real(value)]))
+    .filter(([, value]) => Number.isFinite(value));
   return { ...curve, y, low: y.map((v, i) => v - (std[i] || 0)), high: y.map((v, i) => v + (std[i] || 0)), std, dots };
 }
 
 function accuracySection(task, id, title = "Accuracy against noise") {
-  const key = `${id}-accuracy`;
-  const state = chosen(key, { level: task.level, of: null, draws: false });
-  const holder = h("div", {});
-  const show = () => {
-    choose(key, state);
-    const single = unique(task.curves.flatMap((curve) => curve.x)).length === 1;
-    holder.replaceChildren(single ? singleFigure(task, id) : accuracyFigure(task, id, state, show));
-  };
-  show();
+  const single = unique(task.curves.flatMap((curve) => curve.x)).length === 1;
   return [
     h("h3", { id: `${id}-accuracy-title` }, title),
-    holder,
+    adjustable(`${id}-accuracy`, { level: task.level, of: null, draws: false }, (state, show) =>
+      (single ? singleFigure(task, id) : accuracyFigure(task, id, state, show))),
     plainTable(task.tables.accuracy, `${id}-accuracy`, { id: `${id}-accuracy-table`, open: false }),
     h("h3", { id: `${id}-gains-title` }, `Gain over ML at ${percent(task.level, 0)}`),
     gainFigure(task, id),
@@ -62,31 +60,27 @@ function accuracyFigure(task, id, state, show) {
     overlay: (svg, x, y, shown) => drawGain(svg, x, y, shown, gainNow(series, of, state.level), state.level),
     xName: (wnr) => `WNR ${plain(wnr)} dB`,
     counted: "draw",
-    read: (one, i) => `${fixed(100 * one.y[i], 2)}${Number.isFinite(one.std[i]) ? ` ± ${fixed(100 * one.std[i], 2)}` : ""} %`,
+    read: meanAndSpread,
   };
   const level = h("input", { id: `${id}-level`, type: "range", min: 5, max: 99, step: 1,
     value: Math.round(100 * state.level), onchange: (event) => {
       state.level = Number(event.target.value) / 100;
       show();
-      document.getElementById(`${id}-level`)?.focus();
     }, oninput: (event) => { event.target.nextSibling.textContent = `${event.target.value} %`; } });
   const controls = h("div", { class: "fields" },
     gaining.length ? select(`${id}-of`, "Gain of", gaining.map((i) => ({ label: task.curves[i].label, value: i })), of,
       (value) => { state.of = value; show(); }) : null,
     h("label", { class: "field", for: `${id}-level` }, h("span", {}, "at an accuracy of"),
       h("span", { class: "slide" }, level, h("output", {}, percent(state.level, 0)))),
-    task.curves.some((curve) => curve.draws && curve.numDraws > 1) ? h("label", { class: "tick" },
-      h("input", { id: `${id}-draws`, type: "checkbox", checked: state.draws, onchange: (event) => {
-        state.draws = event.target.checked;
-        show();
-        document.getElementById(`${id}-draws`)?.focus();
-      } }), "single draws") : null);
+    task.curves.some((curve) => curve.draws && curve.numDraws > 1)
+      ? checkbox(`${id}-draws`, "single draws", state.draws, (checked) => { state.draws = checked; show(); }) : null);
   const numbers = () => ({
     header: ["method", "wnr_db", "mean", "std", "draws"],
     rows: task.curves.flatMap((curve) => curve.x.map((x, i) =>
       [curve.label, x, real(curve.mean[i]), real(curve.std[i]), curve.count[i]])),
   });
-  const caption = `Mean over noise draws; bands are ± one standard deviation. ${gainSentence(task, series, of, state.level)}`;
+  const caption = "Mean over noise draws; bands are ± one standard deviation. "
+    + gainSentence(task, series, of, state.level);
   return chartFigure(chart, { caption, name: `${id}-accuracy`, numbers, controls });
 }
 
@@ -96,8 +90,9 @@ function singleFigure(task, id) {
   const value = (curve, draw) => 100 * real(curve.draws ? curve.draws[draw]?.[0] : draw ? null : curve.mean[0]);
   const wnr = plain(task.curves[0].x[0]);
   const plot = {
-    names: task.curves.map((curve) => curve.label), styles: task.curves, title: `${task.title}: test accuracy at ${wnr} dB`,
-    panels: [{ label: "test accuracy (%)", line: task.clean ? 100 * task.clean[0] : 100, lineName: task.clean ? "no noise" : "",
+    names: task.curves.map((curve) => curve.label), styles: task.curves,
+    title: `${task.title}: test accuracy at ${wnr} dB`,
+    panels: [{ label: "test accuracy (%)", line: 100 * (task.clean?.[0] ?? 1), lineName: task.clean ? "no noise" : "",
       values: Array.from({ length: draws }, (_, draw) => task.curves.map((curve) => value(curve, draw))) }],
     read: (row) => [{ label: "accuracy", value: percent(task.curves[row].mean[0], 2) },
       { label: "standard deviation", value: fixed(100 * real(task.curves[row].std[0]), 2) },
@@ -105,9 +100,10 @@ function singleFigure(task, id) {
   };
   const numbers = () => ({ header: ["method", "wnr_db", "mean", "std", "draws"], rows: task.curves.map((curve) =>
     [curve.label, curve.x[0], real(curve.mean[0]), real(curve.std[0]), curve.count[0]]) });
-  const caption = `Measured at ${wnr} dB alone, so there are rows and no curves. Small dots are draws, large ones means.`;
+  const caption = `Measured at ${wnr} dB alone, so there are rows and no curves. `
+    + "Small dots are draws, large ones means.";
   return h("figure", { id: `${id}-accuracy`, class: "card" }, dotsStage(plot),
-    h("div", { class: "under" }, h("figcaption", {}, caption), figureButtons(`${id}-accuracy`, () => drawDots(plot, 760), numbers)));
+    under(caption, figureButtons(`${id}-accuracy`, () => drawDots(plot, 760), numbers)));
 }
 
 function gainNow(series, of, level) {
@@ -124,15 +120,17 @@ function gainSentence(task, series, of, level) {
   }
   const same = Math.abs(level - task.level) < 1e-9 && task.curves[of].gain;
   const interval = same && same.low !== null ? `, ${same.intervalName} ${same.interval}` : "";
-  return `At ${percent(level, 0)}, ${ours.label} needs ${fixed(Math.abs(from - at), 2)} dB ${from >= at ? "less" : "more"} `
-    + `WNR than ${theirs.label}${interval}.`;
+  const amount = `${fixed(Math.abs(from - at), 2)} dB ${from >= at ? "less" : "more"} WNR`;
+  return `At ${percent(level, 0)}, ${ours.label} needs ${amount} than ${theirs.label}${interval}.`;
 }
 
 function drawGain(svg, x, y, shown, gain, level) {
   const at = y(level);
-  svg.append(s("line", { x1: x.range[0], x2: x.range[1], y1: at, y2: at, stroke: "var(--soft)", "stroke-dasharray": "1 4" }));
+  const ends = { x1: x.range[0], x2: x.range[1], y1: at, y2: at };
+  svg.append(s("line", { ...ends, stroke: "var(--soft)", "stroke-dasharray": "1 4" }));
   if (!gain || gain.at === null || gain.from === null) {
-    svg.append(s("text", { x: x.range[0] + 6, y: at - 6, fill: "var(--soft)", "font-size": 11.5, ...HALO }, percent(level, 0)));
+    const place = { x: x.range[0] + 6, y: at - 6 };
+    svg.append(s("text", { ...place, fill: "var(--soft)", "font-size": 11.5, ...HALO }, percent(level, 0)));
     return;
   }
   const [left, right] = [x(gain.at), x(gain.from)];
@@ -146,7 +144,8 @@ function drawGain(svg, x, y, shown, gain, level) {
   svg.append(arrow);
   const text = `${signed(gain.from - gain.at, 1)} dB at ${percent(level, 0)}`;
   const place = quietPlace(shown, x, y, 7.6 * text.length, at, Math.min(left, right), Math.max(left, right));
-  svg.append(s("text", { class: "gain-text", ...place, "text-anchor": "middle", fill: "var(--ink)", "font-weight": 650, ...HALO }, text));
+  svg.append(s("text", { class: "gain-text", ...place, "text-anchor": "middle", fill: "var(--ink)", "font-weight": 650,
+    ...HALO }, text));
 }
 
 // Where a text of this width stands on the fewest curves: beside the arrow, or above or below its middle.
@@ -184,7 +183,8 @@ function between(series, at) {
 function gainFigure(task, id) {
   const found = task.curves.filter((curve) => curve.gain && curve.gain.db !== null);
   const never = task.curves.filter((curve) => curve.gain && curve.gain.db === null);
-  const lines = never.length ? [`No gain to mark for ${never.map((curve) => curve.label).join(", ")}: the table says why.`] : [];
+  const names = never.map((curve) => curve.label).join(", ");
+  const lines = never.length ? [`No gain to mark for ${names}: the table says why.`] : [];
   if (!found.length) return said(["No method has a gain to mark here: the table says why."]);
   const draw = (width) => {
     const left = Math.min(width * 0.42, 20 + 7.2 * Math.max(...found.map((curve) => curve.label.length)));
@@ -193,10 +193,12 @@ function gainFigure(task, id) {
     const x = linear(widened(extent(ends), 0.08), [left, width - 64]);
     const svg = s("svg", { viewBox: `0 0 ${width} ${tall + 50}`, class: "chart", "font-size": 12.5 });
     for (const tick of roundTicks(x.domain, Math.max(3, (x.range[1] - left) / 60))) {
-      svg.append(s("line", { x1: x(tick), x2: x(tick), y1: 4, y2: tall + 8, stroke: tick ? "var(--grid)" : "var(--axis)" }));
+      const ends_ = { x1: x(tick), x2: x(tick), y1: 4, y2: tall + 8 };
+      svg.append(s("line", { ...ends_, stroke: tick ? "var(--grid)" : "var(--axis)" }));
       svg.append(s("text", { x: x(tick), y: tall + 24, "text-anchor": "middle", fill: "var(--soft)" }, plain(tick)));
     }
-    svg.append(s("text", { x: (left + width - 64) / 2, y: tall + 44, "text-anchor": "middle", fill: "var(--soft)" }, "gain over ML (dB)"));
+    const below = { x: (left + width - 64) / 2, y: tall + 44 };
+    svg.append(s("text", { ...below, "text-anchor": "middle", fill: "var(--soft)" }, "gain over ML (dB)"));
     found.forEach((curve, row) => drawGainRow(svg, curve, x, 18 + 26 * row, width));
     return svg;
   };
@@ -208,21 +210,23 @@ function gainFigure(task, id) {
     stage.replaceChildren(svg);
   }).observe(stage);
   return h("figure", { id: `${id}-gains`, class: "card" }, stage, said(lines),
-    h("div", { class: "under" }, h("figcaption", {}, "Dots are gains of the mean curves; bars are paired bootstrap intervals over noise draws."),
+    under("Dots are gains of the mean curves; bars are paired bootstrap intervals over noise draws.",
       figureButtons(`${id}-gains`, () => draw(760), null)));
 }
 
 function drawGainRow(svg, curve, x, y, width) {
   const [low, high] = [real(curve.gain.low), real(curve.gain.high)];
-  svg.append(s("text", { x: x.range[0] - 12, y: y + 4, "text-anchor": "end", fill: textColour(curve.colour), "font-weight": 500 },
-    named(curve.label, s)));
+  const label = { x: x.range[0] - 12, y: y + 4, "text-anchor": "end", "font-weight": 500 };
+  svg.append(s("text", { ...label, fill: textColour(curve.colour) }, named(curve.label, s)));
   if (!Number.isNaN(low)) {
     const [from, to] = [Math.max(x(low), x.range[0]), Math.min(x(high), x.range[1] - 8)];
     svg.append(s("line", { x1: from, x2: to, y1: y, y2: y, stroke: lineColour(curve.colour), "stroke-width": 4,
       "stroke-linecap": "round", opacity: 0.35 }));
     const open = high === Infinity ? [to, 1] : low === -Infinity ? [from, -1] : null;
-    if (open) svg.append(s("path", { d: `M${open[0] + open[1]} ${y - 5}l${6 * open[1]} 5l${-6 * open[1]} 5`, fill: "none",
-      stroke: lineColour(curve.colour), "stroke-width": 1.6 }));
+    if (open) {
+      const head = `M${open[0] + open[1]} ${y - 5}l${6 * open[1]} 5l${-6 * open[1]} 5`;
+      svg.append(s("path", { d: head, fill: "none", stroke: lineColour(curve.colour), "stroke-width": 1.6 }));
+    }
   }
   svg.append(marker(curve, x(curve.gain.db), y, 1.1));
   svg.append(s("text", { x: width - 4, y: y + 4, "text-anchor": "end", fill: "var(--ink)" }, signed(curve.gain.db, 2)));

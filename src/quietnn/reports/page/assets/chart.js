@@ -17,8 +17,9 @@ function drawChart(chart, width, height, hidden = new Set()) {
   drawAxes(svg, chart, x, y, width, height, margin);
   drawLines(svg, chart, x, y);
   const clip = `clip-${chart.id}-${width}`;
-  svg.append(s("clipPath", { id: clip }, s("rect", {
-    x: x.range[0] - 8, y: margin.top - 8, width: x.range[1] - x.range[0] + 16, height: y.range[0] - margin.top + 16 })));
+  const [wide, tall] = [x.range[1] - x.range[0] + 16, y.range[0] - margin.top + 16];
+  const frame = s("rect", { x: x.range[0] - 8, y: margin.top - 8, width: wide, height: tall });
+  svg.append(s("clipPath", { id: clip }, frame));
   const inside = s("g", { "clip-path": `url(#${clip})` });
   for (const series of shown) drawBand(inside, series, x, y, shown.length > 8 ? 0.06 : 0.14);
   for (const series of shown) drawSeries(inside, series, x, y);
@@ -29,7 +30,8 @@ function drawChart(chart, width, height, hidden = new Set()) {
 }
 
 function labelWidth(shown, width) {
-  return Math.min(0.34 * width, 26 + 7.1 * Math.max(...shown.filter((one) => !one.silent).map((one) => one.label.length), 4));
+  const longest = Math.max(4, ...shown.filter((one) => !one.silent).map((one) => one.label.length));
+  return Math.min(0.34 * width, 26 + 7.1 * longest);
 }
 
 function drawAxes(svg, chart, x, y, width, height, margin) {
@@ -157,17 +159,18 @@ function chartFigure(chart, { caption, name, numbers, controls, height = 420 }) 
     listen(drawn, chart);
     stage.replaceChildren(drawn.svg);
   };
-  for (const series of legend ? chart.series.filter((one) => !one.silent) : []) legend.append(chip(series, hidden, () => {
-    if (!hidden.delete(series.label)) hidden.add(series.label);
+  const toggle = (label) => {
+    if (!hidden.delete(label)) hidden.add(label);
     choose(`${chart.id}-hidden`, hidden);
     redraw();
-  }));
+  };
+  legend?.append(...chart.series.filter((one) => !one.silent).map((one) => chip(one, hidden, () => toggle(one.label))));
   new ResizeObserver(() => {
     if (drawn === null || Math.abs(stage.clientWidth - drawn.svg.viewBox.baseVal.width) > 1) redraw();
   }).observe(stage);
   const still = () => drawChart(chart, 820, 460, hidden).svg;
   const figure = h("figure", { id: chart.id, class: "card" }, controls ?? null, legend, stage,
-    h("div", { class: "under" }, h("figcaption", {}, named(caption)), figureButtons(name, still, numbers)));
+    under(caption, figureButtons(name, still, numbers)));
   figure.redraw = redraw;
   return figure;
 }
@@ -191,7 +194,8 @@ function listen(drawn, chart) {
   const { svg, x, y, shown } = drawn;
   const places = unique(shown.flatMap((series) => series.x)).sort((a, b) => a - b);
   if (!places.length) return;
-  const rule = s("line", { y1: y.range[0], y2: y.range[1], stroke: "var(--soft)", "stroke-dasharray": "3 3", opacity: 0 });
+  const ends = { y1: y.range[0], y2: y.range[1] };
+  const rule = s("line", { ...ends, stroke: "var(--soft)", "stroke-dasharray": "3 3", opacity: 0 });
   svg.append(rule);
   let current = null;
   const show = (at, height, aloud) => {
@@ -214,8 +218,7 @@ function listen(drawn, chart) {
     const box = svg.getBoundingClientRect();
     const scale = svg.viewBox.baseVal.width / box.width;
     const at = x.back((event.clientX - box.left) * scale);
-    const nearest = places.reduce((best, place, i) => (Math.abs(place - at) < Math.abs(places[best] - at) ? i : best), 0);
-    show(nearest, (event.clientY - box.top) * scale, false);
+    show(nearest(places, at), (event.clientY - box.top) * scale, false);
   };
   svg.addEventListener("pointermove", moved);
   svg.addEventListener("pointerdown", moved);

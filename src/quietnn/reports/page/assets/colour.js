@@ -8,7 +8,8 @@ function channels(hex) {
 }
 
 function hex(values) {
-  return `#${values.map((value) => Math.round(Math.min(255, Math.max(0, value))).toString(16).padStart(2, "0")).join("")}`;
+  const bytes = values.map((value) => Math.round(Math.min(255, Math.max(0, value))));
+  return `#${bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
 function mix(one, other, share) {

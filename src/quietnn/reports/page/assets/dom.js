@@ -31,6 +31,20 @@ function choose(key, value) {
   choices.set(key, value);
 }
 
+// A part whose controls redraw it: the choices are remembered and the focus stays where it was.
+function adjustable(key, usual, draw) {
+  const state = chosen(key, usual);
+  const holder = h("div", {});
+  const show = () => {
+    const focus = document.activeElement?.id;
+    choose(key, state);
+    holder.replaceChildren(draw(state, show));
+    if (focus) document.getElementById(focus)?.focus();
+  };
+  show();
+  return holder;
+}
+
 function slug(text) {
   return text.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "part";
 }
@@ -82,6 +96,20 @@ function select(id, label, options, value, onChange) {
     control.append(h("option", { selected: option.value === value }, option.label));
   }
   return h("label", { class: "field", for: id }, h("span", {}, label), control);
+}
+
+function checkbox(id, label, checked, onChange) {
+  const box = h("input", { id, type: "checkbox", checked, onchange: (event) => onChange(event.target.checked) });
+  return h("label", { class: "tick" }, box, label);
+}
+
+function under(caption, buttons) {
+  return h("div", { class: "under" }, h("figcaption", {}, typeset(caption)), buttons);
+}
+
+// Where in a list the value nearest to an aim stands.
+function nearest(values, aim) {
+  return values.reduce((best, value, i) => (Math.abs(value - aim) < Math.abs(values[best] - aim) ? i : best), 0);
 }
 
 function unique(values) {

@@ -11,7 +11,8 @@ function drawDots(plot, width) {
   const tall = plot.names.length * ROW;
   const block = tall + 66;
   const gap = 26;
-  const panelWidth = stacked ? width - left - 14 : (width - left - 14 - gap * (plot.panels.length - 1)) / plot.panels.length;
+  const count = stacked ? 1 : plot.panels.length;
+  const panelWidth = (width - left - 14 - gap * (count - 1)) / count;
   const height = stacked ? block * plot.panels.length : block;
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", "font-size": 12 });
   plot.panels.forEach((panel, i) => {
@@ -25,7 +26,8 @@ function drawDots(plot, width) {
 
 function writeRows(svg, names, left, top) {
   names.forEach((name, row) => {
-    svg.append(s("text", { x: left - 10, y: top + (row + 0.5) * ROW + 4, "text-anchor": "end", fill: "var(--ink)" }, named(name, s)));
+    const place = { x: left - 10, y: top + (row + 0.5) * ROW + 4 };
+    svg.append(s("text", { ...place, "text-anchor": "end", fill: "var(--ink)" }, named(name, s)));
   });
 }
 
@@ -46,9 +48,10 @@ function drawPanel(svg, plot, panel, { start, end, top, tall }) {
   svg.append(s("line", { x1: start, x2: end, y1: bottom, y2: bottom, stroke: "var(--axis)" }));
   svg.append(s("line", { x1: x(panel.line), x2: x(panel.line), y1: top - 4, y2: bottom, stroke: "var(--soft)",
     "stroke-dasharray": "4 3" }));
-  svg.append(s("text", { x: Math.min(Math.max(x(panel.line), start + 34), end - 34), y: top - 9, "text-anchor": "middle",
-    "font-size": 11, fill: "var(--soft)" }, panel.lineName));
-  svg.append(s("text", { x: (start + end) / 2, y: bottom + 36, "text-anchor": "middle", fill: "var(--soft)" }, panel.label));
+  const over = Math.min(Math.max(x(panel.line), start + 34), end - 34);
+  const words = { "text-anchor": "middle", fill: "var(--soft)" };
+  svg.append(s("text", { x: over, y: top - 9, "font-size": 11, ...words }, panel.lineName));
+  svg.append(s("text", { x: (start + end) / 2, y: bottom + 36, ...words }, panel.label));
   plot.names.forEach((_, row) => drawRow(svg, plot, panel, x, row, top + (row + 0.5) * ROW));
 }
 
@@ -56,9 +59,11 @@ function drawRow(svg, plot, panel, x, row, y) {
   const values = panel.values.map((draw) => draw[row]).filter(Number.isFinite);
   const limit = panel.limits?.[row];
   if (Number.isFinite(limit) && limit <= x.domain[1]) {
-    svg.append(s("line", { x1: x(limit), x2: x(limit), y1: y - 7, y2: y + 7, stroke: "var(--ink)", "stroke-width": 2 }));
+    const bar = { x1: x(limit), x2: x(limit), y1: y - 7, y2: y + 7 };
+    svg.append(s("line", { ...bar, stroke: "var(--ink)", "stroke-width": 2 }));
   } else if (Number.isFinite(limit)) {
-    svg.append(s("path", { d: `M${x.range[1] - 5} ${y - 4}l5 4-5 4`, fill: "none", stroke: "var(--soft)", "stroke-width": 1.4 }));
+    const head = `M${x.range[1] - 5} ${y - 4}l5 4-5 4`;
+    svg.append(s("path", { d: head, fill: "none", stroke: "var(--soft)", "stroke-width": 1.4 }));
   }
   const style = plot.styles?.[row] ?? plot;
   for (const value of values.length > 1 ? values : []) {
@@ -100,8 +105,9 @@ function listenToRows(svg, plot, stacked) {
     strip.setAttribute("opacity", 0.1);
     const rows = plot.read(row);
     const box = svg.getBoundingClientRect();
-    showTip({ x: place.x ?? box.left + box.width / 2, y: box.top + (top + ROW / 2) * (box.width / svg.viewBox.baseVal.width) },
-      plot.names[row], rows);
+    const shrink = box.width / svg.viewBox.baseVal.width;
+    const at = { x: place.x ?? box.left + box.width / 2, y: box.top + shrink * (top + ROW / 2) };
+    showTip(at, plot.names[row], rows);
     if (aloud) say(plot.names[row], rows);
   };
   const hide = () => {

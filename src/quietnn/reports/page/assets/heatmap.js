@@ -79,12 +79,13 @@ function drawPole(svg, inside, surface, x, y) {
   if (at > x.range[1]) return;
   const pattern = `hatch-${surface.id}`;
   svg.append(s("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse",
-    patternTransform: "rotate(45)" }, s("line", { x1: 0, x2: 0, y1: 0, y2: 7, stroke: "var(--axis)", "stroke-width": 1 })));
+    patternTransform: "rotate(45)" }, s("path", { d: "M0 0V7", stroke: "var(--axis)", "stroke-width": 1 })));
   const from = Math.max(at, x.range[0]);
   inside.append(s("rect", { x: from, y: y.range[1], width: x.range[1] - from, height: y.range[0] - y.range[1],
     fill: `url(#${pattern})`, opacity: 0.55 }));
   if (at >= x.range[0]) {
-    inside.append(s("line", { x1: at, x2: at, y1: y.range[0], y2: y.range[1], stroke: "var(--ink)", "stroke-width": 1.8 }));
+    const ends = { x1: at, x2: at, y1: y.range[0], y2: y.range[1] };
+    inside.append(s("line", { ...ends, stroke: "var(--ink)", "stroke-width": 1.8 }));
   }
 }
 
@@ -149,8 +150,8 @@ function drawMarks(svg, surface, x, y) {
     group.append(s("path", { d: MARKERS[mark.marker] ?? DISC, transform: `translate(${px} ${py}) scale(1.35)`,
       fill: mark.colour, stroke: "#ffffff", "stroke-width": 1 }));
     const [left, top] = freeCorner(mark.label, px, py, x, y, taken);
-    group.append(s("text", { x: left, y: top + 11, "font-weight": 600, fill: "#ffffff", stroke: "#1b1f27", "stroke-width": 3,
-      "paint-order": "stroke", "stroke-linejoin": "round" }, mark.label));
+    group.append(s("text", { x: left, y: top + 11, "font-weight": 600, fill: "#ffffff", ...HALO, stroke: "#1b1f27",
+      "stroke-width": 3 }, mark.label));
     svg.append(group);
   }
 }
@@ -167,7 +168,8 @@ function drawScale(svg, surface, width, y, narrow) {
   });
   levels.forEach((level, i) => {
     if (i % step) return;
-    svg.append(s("text", { x: left + 16, y: place(i) + 4, "font-size": 11, fill: "var(--soft)" }, surface.zText(level)));
+    const at = { x: left + 16, y: place(i) + 4 };
+    svg.append(s("text", { ...at, "font-size": 11, fill: "var(--soft)" }, surface.zText(level)));
   });
   const at = width - 4;
   const middle = (y.range[0] + y.range[1]) / 2;

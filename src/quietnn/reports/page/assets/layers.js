@@ -5,18 +5,12 @@ const LAYER_KEYS = [["method", "Method", (one) => one.label], ["run", "Run", (on
 
 function layersSection(task, id) {
   if (!task.layers.length) return [];
-  const key = `${id}-layers`;
   const ml = task.curves.find((curve) => curve.method === "ml");
   const aim = ml?.crossing ?? task.layers[0].wnr;
-  const near = task.layers.reduce((best, one) => (Math.abs(one.wnr - aim) < Math.abs(best.wnr - aim) ? one : best));
-  const state = chosen(key, { method: near.method, run: near.run, kappa: near.kappa, wnr: near.wnr });
-  const holder = h("div", {});
-  const show = () => {
-    choose(key, state);
-    holder.replaceChildren(layersFigure(task, id, state, show));
-  };
-  show();
-  return [h("h3", { id: `${id}-layers-title` }, "Layer by layer"), holder];
+  const near = task.layers[nearest(task.layers.map((one) => one.wnr), aim)];
+  const usual = { method: near.method, run: near.run, kappa: near.kappa, wnr: near.wnr };
+  return [h("h3", { id: `${id}-layers-title` }, "Layer by layer"),
+    adjustable(`${id}-layers`, usual, (state, show) => layersFigure(task, id, state, show))];
 }
 
 function layersFigure(task, id, state, show) {
@@ -51,6 +45,6 @@ function layersFigure(task, id, state, show) {
     + "Upright bars in the middle mark each layer's pole 1 + η; an arrowhead says that it lies further right."
     + (silent ? " A layer whose estimated weight variance is zero has no finite WNR and no dot there." : "");
   return h("figure", { id: `${id}-layers`, class: "card" }, h("div", { class: "fields" }, fields), dotsStage(plot),
-    h("div", { class: "under" }, h("figcaption", {}, named(caption)), figureButtons(name, () => drawDots(plot, 900), numbers)),
+    under(caption, figureButtons(name, () => drawDots(plot, 900), numbers)),
     numbersTable("Means over draws for each layer", name, numbers()));
 }

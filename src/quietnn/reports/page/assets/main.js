@@ -19,16 +19,20 @@ function parts(payload) {
   payload.tasks.forEach((task, at) => found.push({ id: `task-${at}`, name: task.title, data: task,
     inside: alone ? taskMenu(task, `task-${at}`) : null, draw: () => taskSection(task, `task-${at}`, alone) }));
   payload.training.forEach((task, at) => found.push({ id: `training-${at}`, name: `Training: ${task.title}`, data: task,
-    inside: alone ? taskMenu(task, `training-${at}`) : null, draw: () => trainingSection(task, `training-${at}`, alone) }));
-  if (payload.theory) found.push({ id: "theory", name: "Theory", data: payload.theory, draw: () => theorySection(payload.theory, "theory") });
+    inside: alone ? taskMenu(task, `training-${at}`) : null,
+    draw: () => trainingSection(task, `training-${at}`, alone) }));
+  const { theory } = payload;
+  if (theory) found.push({ id: "theory", name: "Theory", data: theory, draw: () => theorySection(theory, "theory") });
   found.push({ id: "results", name: "All results", data: payload.results, draw: () => resultsSection(payload) });
-  found.push({ id: "ran", name: "What ran", data: [payload.runs, payload.command, payload.written], draw: () => ranSection(payload) });
+  const ran = [payload.runs, payload.command, payload.written];
+  found.push({ id: "ran", name: "What ran", data: ran, draw: () => ranSection(payload) });
   return found;
 }
 
 // A page about one task has room for its parts in the menu.
 function taskMenu(task, id) {
-  return [["rounds", "Rounds", task.series?.length], ["accuracy", "Accuracy", task.curves.length], ["gains", "Gains", task.curves.length],
+  const { length } = task.curves;
+  return [["rounds", "Rounds", task.series?.length], ["accuracy", "Accuracy", length], ["gains", "Gains", length],
     ["surface", "Temperatures", task.surfaces.length], ["layers", "Layers", task.layers.length], ["cost", "Cost", 1]]
     .filter(([, , there]) => there).map(([part, name]) => ({ id: `${id}-${part}-title`, name }));
 }
@@ -37,10 +41,15 @@ function taskMenu(task, id) {
 function headCards(task) {
   const cards = [];
   if (task.headline) cards.push([task.headline.value, task.headline.text]);
-  if (task.clean) cards.push([percent(task.clean[0], 1), `accuracy without noise${task.clean[1] ? ` on ${task.clean[1].toLocaleString("en")} test examples` : ""}`]);
+  if (task.clean) {
+    const [accuracy, examples] = task.clean;
+    const on = examples ? ` on ${examples.toLocaleString("en")} test examples` : "";
+    cards.push([percent(accuracy, 1), `accuracy without noise${on}`]);
+  }
   if (!cards.length) return null;
+  const kind = (at) => (task.headline && at === 0 ? "figure-card main" : "figure-card");
   return h("div", { class: "cards" }, cards.map(([value, text], at) =>
-    h("p", { class: at || !task.headline ? "figure-card" : "figure-card main" }, h("strong", {}, value), " ", h("span", {}, named(text)))));
+    h("p", { class: kind(at) }, h("strong", {}, value), " ", h("span", {}, typeset(text)))));
 }
 
 function taskSection(task, id, alone) {
@@ -66,23 +75,21 @@ function render(payload) {
   document.getElementById("notices").replaceChildren(...[said(payload.notices)].filter(Boolean));
   const wanted = parts(payload);
   const body = document.getElementById("parts");
-  for (const part of wanted) {
-    const text = JSON.stringify(part.data);
-    const old = shown.get(part.id);
-    if (old?.text === text) {
-      body.append(old.node);
-      continue;
-    }
-    const node = h("section", { id: part.id }, part.draw());
-    if (old) old.node.replaceWith(node);
-    else body.append(node);
-    shown.set(part.id, { text, node });
-  }
   for (const [id, { node }] of shown) {
     if (wanted.some((part) => part.id === id)) continue;
     node.remove();
     shown.delete(id);
   }
+  wanted.forEach((part, at) => {
+    const text = JSON.stringify(part.data);
+    const old = shown.get(part.id);
+    if (old?.text !== text) {
+      old?.node.remove();
+      shown.set(part.id, { text, node: h("section", { id: part.id }, part.draw()) });
+    }
+    const { node } = shown.get(part.id);
+    if (body.children[at] !== node) body.insertBefore(node, body.children[at] ?? null);
+  });
   document.getElementById("menu").replaceChildren(...wanted.flatMap((part) => part.inside ?? [part])
     .map((part) => h("a", { href: `#${part.id}` }, part.name)));
   if (focus && document.activeElement === document.body) document.getElementById(focus)?.focus({ preventScroll: true });
@@ -113,7 +120,8 @@ async function start() {
   try {
     render(await embedded());
   } catch (error) {
-    document.getElementById("notices").replaceChildren(said([`This page could not be drawn: ${error.message}. The records themselves are unharmed.`]));
+    const sorry = `This page could not be drawn: ${error.message}. The records themselves are unharmed.`;
+    document.getElementById("notices").replaceChildren(said([sorry]));
     throw error;
   } finally {
     document.getElementById("page").setAttribute("aria-busy", "false");
@@ -148,16 +156,19 @@ function follow() {
   events.addEventListener("progress", (event) => showProgress(place, JSON.parse(event.data)));
   events.addEventListener("changed", refresh);
   events.addEventListener("error", () => {
-    place.replaceChildren(h("p", { class: "live lost" }, "Not connected: the server has stopped. What is shown stays."));
+    const lost = "Not connected: the server has stopped. What is shown stays.";
+    place.replaceChildren(h("p", { class: "live lost" }, lost));
   });
 }
 
 function showProgress(place, progress) {
   const { done, total, left, note } = progress;
   const bar = total ? h("progress", { max: total, value: done, "aria-label": "Records" }) : null;
-  const count = total ? `${done.toLocaleString("en")} of ${total.toLocaleString("en")} records` : `${done.toLocaleString("en")} records`;
+  const count = `${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""} records`;
   const words = [count, left, note].filter(Boolean).join(" · ");
-  place.replaceChildren(h("p", { class: total && done >= total ? "live done" : "live" }, h("b", {}, total && done >= total ? "Finished" : "Live"), bar, h("span", {}, words)));
+  const finished = total && done >= total;
+  place.replaceChildren(h("p", { class: finished ? "live done" : "live" }, h("b", {}, finished ? "Finished" : "Live"),
+    bar, h("span", {}, words)));
 }
 
 start();

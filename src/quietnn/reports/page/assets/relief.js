@@ -45,7 +45,11 @@ function reliefStage(surface, height = 420) {
     turned();
   });
   new ResizeObserver(redraw).observe(stage);
-  addEventListener("themechange", redraw);
+  const themed = () => {
+    if (canvas.isConnected) redraw();
+    else removeEventListener("themechange", themed);
+  };
+  addEventListener("themechange", themed);
   stage.redraw = redraw;
   stage.canvas = canvas;
   return stage;
@@ -53,14 +57,16 @@ function reliefStage(surface, height = 420) {
 
 function drawRelief(pen, surface, view, width, height) {
   const style = getComputedStyle(document.documentElement);
-  const ink = { text: pickColour(style, "--ink"), soft: pickColour(style, "--soft"), line: pickColour(style, "--axis") };
+  const [text, soft, line] = ["--ink", "--soft", "--axis"].map((name) => pickColour(style, name));
+  const ink = { text, soft, line };
   const points = surface.mesh.points;
   const [xs, ys] = [extent(points.map((point) => point.x)), extent(points.map((point) => point.y))];
   const zs = extent(points.map((point) => point.z));
   const height_ = surface.rise ?? ((z) => (z - zs[0]) / (zs[1] - zs[0] || 1));
   const box = (x, y, z) => [(x - xs[0]) / (xs[1] - xs[0] || 1) - 0.5, (y - ys[0]) / (ys[1] - ys[0] || 1) - 0.5,
     0.9 * (Math.min(1, Math.max(0, height_(z))) - 0.5)];
-  const [cosTurn, sinTurn, cosTilt, sinTilt] = [Math.cos(view.turn), Math.sin(view.turn), Math.cos(view.tilt), Math.sin(view.tilt)];
+  const [cosTurn, sinTurn] = [Math.cos(view.turn), Math.sin(view.turn)];
+  const [cosTilt, sinTilt] = [Math.cos(view.tilt), Math.sin(view.tilt)];
   const flat = ([x, y, z]) => {
     const [across, away] = [x * cosTurn - y * sinTurn, x * sinTurn + y * cosTurn];
     const depth = away * cosTilt - z * sinTilt;
@@ -163,7 +169,10 @@ function drawPins(pen, surface, project, { xs, ys, zs, box, ink }) {
   if (surface.pole !== null && surface.pole >= xs[0] && surface.pole <= xs[1]) {
     const corners = [[ys[0], low], [ys[1], low], [ys[1], high], [ys[0], high]];
     pen.beginPath();
-    corners.map(([y, z]) => project(box(surface.pole, y, z))).forEach((at, i) => pen[i ? "lineTo" : "moveTo"](at[0], at[1]));
+    corners.forEach(([y, z], i) => {
+      const at = project(box(surface.pole, y, z));
+      pen[i ? "lineTo" : "moveTo"](at[0], at[1]);
+    });
     pen.closePath();
     pen.fillStyle = "rgba(130, 140, 160, 0.22)";
     pen.fill();

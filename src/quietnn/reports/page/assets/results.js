@@ -16,11 +16,15 @@ function ranSection(payload) {
   const parts = [h("h2", {}, "What ran")];
   for (const run of payload.runs) {
     parts.push(h("div", { class: "card" }, h("h3", { class: "first" }, run.name),
-      h("dl", {}, run.facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      facts(run.facts),
       run.config.length ? h("details", {}, h("summary", {}, "Configuration"),
         h("pre", { tabindex: "0" }, run.config.map(([key, value]) => `${key} = ${value}`).join("\n"))) : null));
   }
   const page = [["command", payload.command], ["written", payload.written]].filter(([, value]) => value);
-  if (page.length) parts.push(h("dl", { class: "page" }, page.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
+  if (page.length) parts.push(facts(page, "page"));
   return parts;
+}
+
+function facts(pairs, kind = null) {
+  return h("dl", { class: kind }, pairs.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }

@@ -93,6 +93,11 @@ function latex(header, rows) {
   return `\\begin{tabular}{${columns}}\n\\toprule\n${line(header)}\n\\midrule\n${body}\n\\bottomrule\n\\end{tabular}\n`;
 }
 
+function reliefButton(name, relief) {
+  const action = () => saveCanvas(`${name}-relief.png`, relief.canvas);
+  return saveButton("PNG of the relief", "Save the relief as PNG", action);
+}
+
 // The row of buttons under a figure. `draw` makes the figure anew at a size fit for print.
 function figureButtons(name, draw, numbers) {
   const row = h("div", { class: "saves", role: "group", "aria-label": "Save this figure" });

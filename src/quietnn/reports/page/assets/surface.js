@@ -4,15 +4,8 @@ const NAMED = { ML: "#000000", MMSE: "#E69F00", chosen: "#D55E00" };
 
 function surfaceSection(task, id) {
   if (!task.surfaces.length) return [];
-  const key = `${id}-surface`;
-  const state = chosen(key, usualSurface(task));
-  const holder = h("div", {});
-  const show = () => {
-    choose(key, state);
-    holder.replaceChildren(surfaceFigure(task, id, state, show));
-  };
-  show();
-  return [h("h3", { id: `${id}-surface-title` }, "Accuracy over the temperatures λ′ and β"), holder];
+  return [h("h3", { id: `${id}-surface-title` }, "Accuracy over the temperatures λ′ and β"),
+    adjustable(`${id}-surface`, usualSurface(task), (state, show) => surfaceFigure(task, id, state, show))];
 }
 
 // The widest honest search, near the WNR where ML fails: there the temperatures matter most.
@@ -36,15 +29,13 @@ function narrowed(items, keys, state, id, show) {
   for (const [key, label, name] of keys) {
     const options = unique(left.map((one) => one[key])).sort((a, b) => (typeof a === "number" ? a - b : 0));
     if (!options.includes(state[key])) {
-      state[key] = typeof options[0] === "number"
-        ? options.reduce((best, one) => (Math.abs(one - state[key]) < Math.abs(best - state[key]) ? one : best)) : options[0];
+      state[key] = options[typeof options[0] === "number" ? nearest(options, state[key]) : 0];
     }
     const named_ = options.map((value) => ({ value, label: name(left.find((one) => one[key] === value)) }));
     if (options.length > 1) {
       fields.push(select(`${id}-${key}`, label, named_, state[key], (value) => {
         state[key] = value;
         show();
-        document.getElementById(`${id}-${key}`)?.focus();
       }));
     }
     left = left.filter((one) => one[key] === state[key]);
@@ -60,22 +51,23 @@ function surfaceFigure(task, id, state, show) {
   const numbers = () => ({ header: ["lambda_prime", "beta", "accuracy", "loss"],
     rows: surface.points.map((point) => [point.x, point.y, point.z, point.loss]) });
   const buttons = figureButtons(name, () => drawSurface(surface, 640, 470).svg, numbers);
-  if (relief) buttons.append(saveButton("PNG of the relief", "Save the relief as PNG", () => saveCanvas(`${name}-relief.png`, relief.canvas)));
+  if (relief) buttons.append(reliefButton(name, relief));
   return h("figure", { id: `${id}-surface`, class: "card" }, h("div", { class: "fields" }, fields),
     h("div", { class: relief ? "pair" : null }, surfaceStage(surface), relief),
-    h("div", { class: "under" }, h("figcaption", {}, surfaceCaption(one, surface)), buttons),
+    under(surfaceCaption(one, surface), buttons),
     numbersTable("Every point tried", name, numbers()));
 }
 
 function temperatureSurface(task, one, id) {
   const [lambdas, betas, accuracies, losses] = one.trials;
   const points = lambdas.map((x, i) => ({ x, y: betas[i], z: real(accuracies[i]), loss: real(losses[i]) }));
-  const at = (x, y) => points.findLast((point) => Math.abs(point.x - x) < 1e-6 && Math.abs(point.y - y) < 1e-6)?.z ?? NaN;
+  const near = (one, other) => Math.abs(one - other) < 1e-6;
+  const at = (x, y) => points.findLast((point) => near(point.x, x) && near(point.y, y))?.z ?? NaN;
   const marks = [{ x: 1, y: 0, label: "ML", marker: "s" }, { x: 0, y: 0, label: "MMSE", marker: "v" }];
   if (one.chosen) marks.push({ x: one.chosen[0], y: one.chosen[1], label: "chosen", marker: "*" });
   for (const mark of marks) Object.assign(mark, { colour: NAMED[mark.label], z: at(mark.x, mark.y) });
-  const rivals = task.surfaces.filter((other) => other.wnr === one.wnr && other.draw === one.draw).flatMap((other) => other.trials[2].map(real));
-  const levels = bandLevels(extent(rivals), 16);
+  const rivals = task.surfaces.filter((other) => other.wnr === one.wnr && other.draw === one.draw);
+  const levels = bandLevels(extent(rivals.flatMap((other) => other.trials[2].map(real))), 16);
   const [low, high] = [levels[0], levels.at(-1)];
   return {
     id: `${id}-map`, points, mesh: surfaceMesh(points), levels, marks, cellular: true, regions: true, pole: one.pole,
@@ -111,17 +103,20 @@ function bandLevels([low, high], count) {
 
 function surfaceCaption(one, surface) {
   const feasible = surface.points.filter((point) => Number.isFinite(point.z)).length;
-  const parts = [`${feasible} points tried${feasible < surface.points.length ? `, ${surface.points.length - feasible} more infeasible (crosses)` : ""}.`];
+  const past = surface.points.length - feasible;
+  const parts = [`${feasible} points tried${past ? `, ${past} more infeasible (crosses)` : ""}.`];
   if (one.chosen) {
-    parts.push(`Chosen: λ′ = ${plain(one.chosen[0])}, β = ${plain(one.chosen[1])} (${regionOf(one.chosen[0], one.pole)})`
-      + `${one.tuning === null || one.tuning === undefined ? "" : `, ${percent(one.tuning, 1)} on the examples tuned on`}`
-      + `, ${percent(one.accuracy, 1)} in the test.`);
+    const [lambda, beta] = one.chosen;
+    const tuned = Number.isFinite(one.tuning) ? `, ${percent(one.tuning, 1)} on the examples tuned on` : "";
+    parts.push(`Chosen: λ′ = ${plain(lambda)}, β = ${plain(beta)} (${regionOf(lambda, one.pole)})${tuned}, `
+      + `${percent(one.accuracy, 1)} in the test.`);
   }
   const [left, right] = widened(extent(surface.points.map((point) => point.x)), 0.06);
-  parts.push(`The pole, λ′ = 1 + η = ${plain(one.pole)}${one.misjudged ? " at the WNR that the receiver believed in" : ""}, `
-    + `${one.pole > right ? "lies right of the range searched" : "bounds the feasible region"}.`);
-  for (const mark of surface.marks) {
-    if (mark.x < left || mark.x > right) parts.push(`${mark.label} (λ′ = ${mark.x}) lies outside the range searched.`);
+  const believed = one.misjudged ? " at the WNR that the receiver believed in" : "";
+  const where = one.pole > right ? "lies right of the range searched" : "bounds the feasible region";
+  parts.push(`The pole, λ′ = 1 + η = ${plain(one.pole)}${believed}, ${where}.`);
+  for (const { x, label } of surface.marks) {
+    if (x < left || x > right) parts.push(`${label} (λ′ = ${x}) lies outside the range searched.`);
   }
   return parts.join(" ");
 }

@@ -6,7 +6,8 @@ function plainTable(table, name, { id = null, open = true } = {}) {
   const body = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.caption },
     h("table", { id },
       h("caption", { class: "unseen" }, named(table.caption)),
-      h("thead", {}, h("tr", {}, table.header.map((cell, at) => h("th", { scope: "col", class: kind(at) }, named(cell))))),
+      h("thead", {}, h("tr", {}, table.header.map((cell, at) =>
+        h("th", { scope: "col", class: kind(at) }, named(cell))))),
       h("tbody", {}, table.rows.map((row) => h("tr", {}, row.map((cell, at) =>
         (at ? h("td", { class: kind(at) }, typeset(cell)) : h("th", { scope: "row" }, typeset(cell)))))))));
   const caption = h("p", { class: "caption", "aria-hidden": "true" }, named(table.caption));
@@ -21,7 +22,8 @@ function plainTable(table, name, { id = null, open = true } = {}) {
 // Numbers that have no table of their own in the data.
 function numbersTable(caption, name, { header, rows }) {
   const text = rows.map((row) => row.map((cell) => (typeof cell === "number" ? plain(cell, 5) : cell ?? "–")));
-  return plainTable({ caption, header, rows: text, csv: csv(header, rows), latex: latex(header, rows) }, name, { open: false });
+  const table = { caption, header, rows: text, csv: csv(header, rows), latex: latex(header, rows) };
+  return plainTable(table, name, { open: false });
 }
 
 const PAGE = 25;
@@ -99,7 +101,8 @@ function cellText(column, row) {
 function dataTable(source, key) {
   const all = tableColumns(source);
   const columns = all.filter((column) => source.numRows < 2 || varies(column, source.numRows));
-  const same = all.filter((column) => !columns.includes(column)).map((column) => `${column.name} = ${cellText(column, 0)}`);
+  const constant = all.filter((column) => !columns.includes(column));
+  const same = constant.map((column) => `${column.name} = ${cellText(column, 0)}`);
   const state = chosen(key, { query: "", picks: {}, sort: null, down: false, page: 0 });
   const head = h("tr", {});
   const body = h("tbody", {});
