@@ -67,9 +67,10 @@ class FederatedReport:
                 found.append(f"{curve.label} holds {percent(self.level)} down to {at.wnr_db:.1f} dB.")
             else:
                 interval = "" if gain.low is None else f", 95 % interval {interval_text(gain)}"
+                note = f"; {gain.note}" if gain.note else ""
                 found.append(
                     f"{curve.label} holds {percent(self.level)} down to {at.wnr_db:.1f} dB, a gain over ML of "
-                    f"{gain.gain_db:+.1f} dB ({'; '.join([_seeds(gain.num_draws) + interval, *filter(None, [gain.note])])})."
+                    f"{gain.gain_db:+.1f} dB ({_seeds(gain.num_draws)}{interval}{note})."
                 )
         diverged = [record for record in self.records if record.get("status") == "diverged"]
         found += [
