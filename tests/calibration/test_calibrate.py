@@ -11,7 +11,7 @@ from torch.nn import functional
 from quietnn.calibration.baselines import blend, re_estimate
 from quietnn.calibration.calibrate import calibrate, calibrate_with_report
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.affine import AffineDenoiser
+from quietnn.denoisers.affine import MMSE, AffineDenoiser
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
@@ -395,3 +395,25 @@ def test_a_network_without_a_linear_head_cannot_have_balanced_classes(images: Te
     with pytest.raises(InvalidConfig, match="leave balanced_classes out"):
         calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True)
     assert same(before, statistics(model))
+
+
+def test_noise_by_layer_is_noise_and_a_weightwise_denoiser_is_one() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4), nn.BatchNorm1d(4)).eval()
+    inputs = torch.rand(50, 8)
+    one = calibrate(network, inputs, noise_variance=0.01)
+    by_layer = calibrate(network, inputs, noise_variance={"0": 0.01, "2": 0.01})
+    assert torch.equal(one[1].running_var, by_layer[1].running_var)
+    only_last = calibrate(network, inputs, noise_variance={"0": 0.0, "2": 0.01})
+    assert torch.equal(only_last[1].running_var, network[1].running_var)
+    assert not torch.equal(only_last[3].running_var, network[3].running_var)
+    noise = {name: torch.full_like(weight, 0.01) for name, weight in noisy_weights(network).items()}
+    plain, each = (
+        Reception.of(noisy_weights(network), variance, groups="layerwise", statistics=None)
+        for variance in (0.01, noise)
+    )
+    calibrated = [
+        calibrate(network, inputs, noise_variance=variance, denoisers=reception.denoisers(MMSE), groups="layerwise")
+        for variance, reception in ((0.01, plain), (noise, each))
+    ]
+    assert torch.allclose(calibrated[0][3].running_var, calibrated[1][3].running_var, rtol=1e-4)

@@ -382,3 +382,28 @@ def test_a_shared_weight_is_free_only_if_every_use_of_it_is() -> None:
     network = Twice().eval()
     blend_statistics(network)
     assert not scale_free(network, lambda: network(torch.rand(5, 4)))
+
+
+def test_noise_by_weight_moves_each_weight_within_its_own_spread() -> None:
+    network = trained(nn.Linear(8, 3))
+    noise = {name: torch.full_like(weight, 0.04) for name, weight in noisy_weights(network).items()}
+    reception = Reception.of(noisy_weights(network), 0.04, groups="layerwise")
+    by_weight = Reception.of(noisy_weights(network), noise, groups="layerwise", statistics=reception.statistics)
+    one, each = gaussian(reception), gaussian(by_weight)
+    u = {name: torch.ones_like(weight) for name, weight in noise.items()}
+    for name, moved in one.weights(u).items():
+        assert torch.allclose(moved, each.weights(u)[name], rtol=1e-5, atol=1e-6)
+    noise["0.weight"][0] = 0.0
+    exact = gaussian(Reception.of(noisy_weights(network), noise, groups="layerwise"))
+    assert torch.equal(exact.weights(u)["0.weight"][0], noisy_weights(network)["0.weight"][0])
+
+
+def test_the_posterior_takes_noise_by_layer() -> None:
+    network = trained(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+    received = transmit(network, noise_variance=0.05, seed=0).received
+    inputs, labels = blobs()
+    loss = classification_loss(inputs, labels)
+    noise = {"0": 0.05, "2": 0.05}
+    one, by_layer = (posterior(received, loss, 60, noise_variance=variance) for variance in (0.05, noise))
+    assert one.chosen == by_layer.chosen
+    assert one.held_out_loss["posterior"] == pytest.approx(by_layer.held_out_loss["posterior"], rel=1e-3)

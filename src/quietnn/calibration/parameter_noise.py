@@ -3,11 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from quietnn.denoisers.affine import AffineDenoiser
+from quietnn.denoisers.heteroscedastic import WeightwiseMap
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Partition, check_weights, partition
 
@@ -64,9 +66,24 @@ def parameter_noise(
         raise InvalidConfig(f"denoisers and groups differ in {sorted(wrong)[0]!r}; give one denoiser for each group")
     parameters = dict(model.named_parameters(remove_duplicate=False))
     return {
-        id(parameters[name]): ParameterNoise(
-            denoisers[group].theta, denoisers[group].rho, denoisers[group].theta ** 2 * mean_of(noise[name])
-        )
+        id(parameters[name]): _left(denoisers[group], name, noise[name], weights[name])
         for group, members in chosen.items()
         for name in members
     }
+
+
+def _left(denoiser: AffineDenoiser, name: str, noise: TensorNoise, estimate: Tensor) -> ParameterNoise:
+    """What a denoiser leaves of one parameter and of its noise.
+
+    Where it maps each weight by itself, `theta_i w + rho_i + theta_i z_i` is a mean part and a rest of variance
+    `mean(theta_i^2 v_i) + Var(theta_i) sigma_w^2`; MMSE's estimate has the power `E[theta_i] sigma_w^2`.
+    """
+    own = denoiser.on(name)
+    if not isinstance(own, WeightwiseMap):
+        return ParameterNoise(denoiser.theta, denoiser.rho, denoiser.theta**2 * mean_of(noise))
+    theta, rho = (torch.as_tensor(part, dtype=torch.float64) for part in (own.theta, own.rho))
+    mean = float(theta.mean())
+    rest = float((theta.square() * noise).mean())
+    if mean > 0:
+        rest += float(theta.var(correction=0)) * float(estimate.detach().double().var(correction=0)) / mean
+    return ParameterNoise(mean, float(rho.mean()), rest)

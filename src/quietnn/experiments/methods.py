@@ -8,7 +8,7 @@ from torch import nn
 from quietnn.automatic.auto import auto, auto_labelled
 from quietnn.calibration.baselines import re_estimate
 from quietnn.calibration.calibrate import calibrate
-from quietnn.denoisers.affine import Temperatures
+from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.finetuning import finetune
 from quietnn.denoisers.posterior import posterior
@@ -16,6 +16,7 @@ from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.experiments.losses import labelled, loss_on
 from quietnn.experiments.receiver import SEARCHES, Outcome, Receiver, Search
+from quietnn.targets import with_weights
 from quietnn.tuning.gradient import tune_by_gradient
 from quietnn.tuning.layerwise import start_from
 from quietnn.tuning.result import Trial, TuningResult
@@ -70,6 +71,19 @@ def _mmse_pb_reused(receiver: Receiver) -> Outcome:
 def _calibrated(receiver: Receiver) -> Outcome:
     """The weights as they came, statistics fitted to them with the tuning inputs; their labels are not looked at."""
     model = calibrate(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise)
+    return Outcome(model, num_passes=1)
+
+
+def _mmse_calibrated(receiver: Receiver) -> Outcome:
+    """MMSE layer by layer, each weight by its own noise, then calibrated: a block lost in a fade is left out."""
+    denoisers = receiver.layers.denoisers(MMSE)
+    model = calibrate(
+        with_weights(receiver.model, receiver.layers.estimate(denoisers)),
+        receiver.tuning.inputs,
+        noise_variance=receiver.noise,
+        denoisers=denoisers,
+        groups="layerwise",
+    )
     return Outcome(model, num_passes=1)
 
 
@@ -173,6 +187,7 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "mmse_pb_reused": _mmse_pb_reused,
     "calibrated": _calibrated,
     "calibrated_balanced": _calibrated_balanced,
+    "mmse_calibrated": _mmse_calibrated,
     "re_estimated": _re_estimated,
     "mmse_pb_gradient": _mmse_pb_gradient,
     "posterior": _posterior,
