@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from quietnn.records import Record
 from quietnn.reports.analysis import analyse
@@ -170,6 +171,15 @@ def test_what_ran_is_told(page: Any) -> None:
     told = page.locator("#ran").inner_text()
     for text in ("quietnn report runs/digits", "2024-02-29", "0.1.0", "abc123def456", "computing time"):
         assert text in told
+
+
+def test_figures_saved_in_the_dark_are_on_white(make_records: Make, write_page: Write, open_page: Open) -> None:
+    page = open_page(write_page(make_records(num_draws=2)), color_scheme="dark")
+    for figure, label in (("accuracy", "PNG"), ("surface", "PNG of the relief")):
+        _, content = saved(page, f"#task-0-{figure} .saves", label)
+        image = Image.open(io.BytesIO(content)).convert("RGBA")
+        assert image.getpixel((3, 3)) == (255, 255, 255, 255)
+        assert image.convert("L").getextrema()[0] < 80
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -15,7 +15,7 @@ function reliefStage(surface, height = 420) {
     canvas.style.height = `${tall}px`;
     const pen = canvas.getContext("2d");
     pen.scale(dense, dense);
-    drawRelief(pen, surface, view, width, tall);
+    drawRelief(pen, surface, view, width, tall, isDark());
   };
   const turned = () => {
     choose(`${surface.id}-view`, view);
@@ -50,15 +50,27 @@ function reliefStage(surface, height = 420) {
     else removeEventListener("themechange", themed);
   };
   addEventListener("themechange", themed);
-  stage.redraw = redraw;
-  stage.canvas = canvas;
+  stage.still = () => stillRelief(surface, view);
   return stage;
 }
 
-function drawRelief(pen, surface, view, width, height) {
+// The relief as it is turned now, large, in the light theme and on white.
+function stillRelief(surface, view) {
+  const [width, height, scale] = [640, 480, 3];
+  const canvas = h("canvas", { width: width * scale, height: height * scale });
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  drawRelief(pen, surface, view, width, height, false);
+  pen.globalCompositeOperation = "destination-over";
+  pen.fillStyle = "#ffffff";
+  pen.fillRect(0, 0, width, height);
+  return canvas;
+}
+
+function drawRelief(pen, surface, view, width, height, dark) {
   const style = getComputedStyle(document.documentElement);
-  const [text, soft, line] = ["--ink", "--soft", "--axis"].map((name) => pickColour(style, name));
-  const ink = { text, soft, line };
+  const [text, soft, line] = ["--ink", "--soft", "--axis"].map((name) => pickColour(style, name, dark));
+  const ink = { text, soft, line, halo: dark ? DARK_PAPER : LIGHT_PAPER };
   const points = surface.mesh.points;
   const [xs, ys] = [extent(points.map((point) => point.x)), extent(points.map((point) => point.y))];
   const zs = extent(points.map((point) => point.z));
@@ -93,9 +105,9 @@ function fitted(flat, width, height) {
   };
 }
 
-function pickColour(style, name) {
+function pickColour(style, name, inDark) {
   const [light, dark] = style.getPropertyValue(name).replace(/light-dark\(|\)/g, "").split(",");
-  return (isDark() ? dark ?? light : light).trim();
+  return (inDark ? dark ?? light : light).trim();
 }
 
 function drawFloor(pen, surface, project, { xs, ys, low, box, ink, view }) {
@@ -201,7 +213,7 @@ function drawPins(pen, surface, project, { xs, ys, zs, box, ink }) {
     pen.stroke();
     pen.fillStyle = ink.text;
     pen.textAlign = "center";
-    pen.strokeStyle = isDark() ? "#171a21" : "#ffffff";
+    pen.strokeStyle = ink.halo;
     pen.lineWidth = 3;
     let above = head[1] - 18;
     while (written.some(([x, y]) => Math.abs(x - head[0]) < 52 && Math.abs(y - above) < 14)) above -= 15;

@@ -94,7 +94,7 @@ function latex(header, rows) {
 }
 
 function reliefButton(name, relief) {
-  const action = () => saveCanvas(`${name}-relief.png`, relief.canvas);
+  const action = () => saveCanvas(`${name}-relief.png`, relief.still());
   return saveButton("PNG of the relief", "Save the relief as PNG", action);
 }
 
