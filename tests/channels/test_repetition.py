@@ -60,9 +60,10 @@ def test_less_than_once_is_refused() -> None:
 
 
 @pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0, 30.0])
-def test_the_code_spends_the_capacity_and_no_more(wnr_db: float, shapes: dict[str, Tensor]) -> None:
-    medium = CodedDigital(wnr_db)
-    bits = bits_per_weight(shapes, medium.step(shapes))
+@pytest.mark.parametrize("per_tensor", [False, True])
+def test_the_code_spends_the_capacity_and_no_more(wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]) -> None:
+    medium = CodedDigital(wnr_db, per_tensor)
+    bits = bits_per_weight(shapes, medium.steps(shapes))
     assert bits <= medium.capacity
     assert bits == pytest.approx(medium.capacity, rel=0.02)
 
@@ -84,3 +85,19 @@ def test_its_error_is_told(shapes: dict[str, Tensor]) -> None:
     assert sum(mean_of(value) for value in observation.noise_variance.values()) / 4 == pytest.approx(
         measured.noise_variance, rel=0.05
     )
+
+
+def test_one_step_for_the_model_has_the_least_error_and_starves_small_layers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = {
+        "large": torch.randn(20_000, generator=generator),
+        "small": 0.1 * torch.randn(20_000, generator=generator),
+    }
+    errors = {}
+    for per_tensor in (False, True):
+        received = CodedDigital(6.0, per_tensor).transmit(weights, seed=0).received
+        errors[per_tensor] = {
+            name: float((received[name] - tensor).square().mean()) for name, tensor in weights.items()
+        }
+    assert sum(errors[False].values()) < sum(errors[True].values())
+    assert errors[False]["small"] > 3 * errors[True]["small"]

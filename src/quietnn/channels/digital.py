@@ -2,9 +2,10 @@
 
 A real channel use at signal-to-noise ratio `eta` carries at most `C = log2(1 + eta) / 2` bits without error. Sent
 digitally over as many uses as there are weights, a model therefore has `C` bits a weight. Here they are spent as
-practice would: one uniform step for the whole model, each tensor's levels entropy-coded by their own frequencies and
-scaled by the one factor that is best for it, everything decoded without error. The step is the smallest whose entropy,
-averaged over all weights, is at most `C`.
+practice would: uniform steps, each tensor's levels entropy-coded by their own frequencies and scaled by the one factor
+that is best for it, everything decoded without error. Steps are the smallest whose entropy, averaged over all weights,
+is at most `C`: either in proportion to each tensor's standard deviation, so that every layer has the same relative
+error, or one for the model, which has the least squared error and leaves layers of small weights nothing at few bits.
 
 For Gaussian weights no code can do better than squared error `sigma_w^2 2^-2C = sigma_w^2 / (1 + eta)`, which is just
 that of sending the weights as they are and MMSE (Goblick, "Theoretical limitations on the transmission of data from
@@ -35,13 +36,15 @@ class CodedDigital:
 
     Attributes:
         wnr_db: the signal-to-noise ratio of the link.
+        per_tensor: steps in proportion to each tensor's standard deviation, or one for the model.
 
     >>> weights = {"w": torch.randn(5000, generator=torch.Generator().manual_seed(0))}
-    >>> bits_per_weight(weights, CodedDigital(wnr_db=12.0).step(weights)) <= CodedDigital(12.0).capacity
+    >>> bits_per_weight(weights, CodedDigital(wnr_db=12.0).steps(weights)) <= CodedDigital(12.0).capacity
     True
     """
 
     wnr_db: float
+    per_tensor: bool = True
 
     def __post_init__(self) -> None:
         """Refuse a ratio that is none."""
@@ -56,34 +59,38 @@ class CodedDigital:
         """The quantised weights, free of errors; the seed changes nothing."""
         check_weights(weights)
         check_seed(seed)
-        step = self.step(weights)
-        received = {name: _decoded(tensor, step) for name, tensor in weights.items()}
+        steps = self.steps(weights)
+        received = {name: _decoded(tensor, steps[name]) for name, tensor in weights.items()}
         moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
         noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
         return Observation(received, noise, {name: own.gain for name, own in moments.items()})
 
-    def step(self, weights: Weights) -> float:
-        """The smallest step that the capacity pays for, by bisection."""
-        largest = max(float(tensor.detach().abs().max()) for tensor in weights.values())
-        low, high = largest * 2.0**-20, largest * 2.5  # at the top every weight is zero, and costs nothing
+    def steps(self, weights: Weights) -> dict[str, float]:
+        """The smallest steps that the capacity pays for, by bisection on what they have in common."""
+        largest = {name: float(tensor.detach().abs().max()) for name, tensor in weights.items()}
+        units = {name: _unit(tensor) if self.per_tensor else 1.0 for name, tensor in weights.items()}
+        high = 2.5 * max(
+            largest[name] / units[name] for name in weights
+        )  # here every weight is zero, and costs nothing
+        low = high * 2.0**-20
         for _ in range(_ITERATIONS):
             middle = math.sqrt(low * high)
-            if bits_per_weight(weights, middle) > self.capacity:
+            if bits_per_weight(weights, {name: middle * unit for name, unit in units.items()}) > self.capacity:
                 low = middle
             else:
                 high = middle
-        return high
+        return {name: high * unit for name, unit in units.items()}
 
 
-def bits_per_weight(weights: Mapping[str, Tensor], step: float) -> float:
+def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, float]) -> float:
     """The mean entropy of the quantised weights, each tensor coded by its own frequencies.
 
-    >>> bits_per_weight({"w": torch.tensor([-1.0, 0.0, 1.0, 2.0])}, step=1.0)
+    >>> bits_per_weight({"w": torch.tensor([-1.0, 0.0, 1.0, 2.0])}, {"w": 1.0})
     2.0
     """
     total, count = 0.0, 0
-    for tensor in weights.values():
-        levels = _levels(tensor, step).flatten().long()
+    for name, tensor in weights.items():
+        levels = _levels(tensor, steps[name]).flatten().long()
         counts = torch.bincount(levels - levels.min())
         frequency = counts[counts > 0].double() / tensor.numel()
         total += float(-(frequency * frequency.log2()).sum()) * tensor.numel()
@@ -99,3 +106,8 @@ def _decoded(tensor: Tensor, step: float) -> Tensor:
     """The levels, scaled by the factor of least squared error; one number a tensor is sent along."""
     plain = _levels(tensor, step) * step
     return (plain * ErrorMoments.of(tensor, plain).best_multiplier).to(tensor.dtype)
+
+
+def _unit(tensor: Tensor) -> float:
+    """What a tensor's step is measured in: its root mean square, or anything where that is zero."""
+    return math.sqrt(float(tensor.detach().double().square().mean())) or 1.0
