@@ -46,10 +46,39 @@ index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
 DENOISE = """
 import sys, time
 from pathlib import Path
-from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn import Streaming, denoise_checkpoint
+seen, size, first = 0, int(sys.argv[4]), []
+def count(num_bytes):  # the first pass sees all but the normalisation layers, less than a thousandth
+    global seen
+    seen += num_bytes
+    if seen > 0.998 * size and not first:
+        first.append(time.perf_counter())
 start, busy = time.perf_counter(), time.process_time()
-denoise_checkpoint(Path(sys.argv[1]), Path(sys.argv[2]), noise_variance=1e-5, groups=sys.argv[3])
-print(time.perf_counter() - start, time.process_time() - busy)
+source, out, streaming = Path(sys.argv[1]), Path(sys.argv[2]), Streaming(on_progress=count)
+denoise_checkpoint(source, out, noise_variance=1e-5, groups=sys.argv[3], streaming=streaming)
+print(time.perf_counter() - start, first[0] - start, time.process_time() - busy)
+"""
+
+DISK = """
+import os, sys, time
+from pathlib import Path
+from threading import Thread
+from quietnn.checkpoints.sink import PAGE, Sink
+from quietnn.checkpoints.workers import whole_pages
+out, size, chunk = Path(sys.argv[1]), int(sys.argv[2]) // 8, 1 << 21
+memory = whole_pages(chunk).random_(256)
+def write(sink, first):
+    for place in range(first * chunk, size - chunk + 1, 2 * chunk):
+        sink.write(memory[:chunk], place)
+out.mkdir()
+start = time.perf_counter()
+for shard in range(8):
+    sink = Sink(out / str(shard), size)
+    threads = [Thread(target=write, args=(sink, first)) for first in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    sink.finish()
+print(time.perf_counter() - start)
 """
 
 TRANSMIT = """
@@ -78,58 +107,79 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=4.0)
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16", "float16"])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--groups", choices=["whole", "layerwise"], default="whole")
     parser.add_argument("--transmits", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=None, help="where to work; needs three times the size")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         for dtype in arguments.dtypes:
-            num_bytes = int(arguments.gigabytes * 1e9)
-            measure(Path(name), dtype, num_bytes, arguments.repeats, arguments.transmits)
+            measure(Path(name), dtype, arguments)
 
 
-def measure(folder: Path, dtype: str, num_bytes: int, repeats: int, transmits: int) -> None:
+def measure(folder: Path, dtype: str, arguments: argparse.Namespace) -> None:
     """Time one dtype and print what was found; the first round only warms the cache."""
     source, out = folder / "source", folder / "out"
-    child(MAKE, source, dtype, num_bytes)
+    child(MAKE, source, dtype, int(arguments.gigabytes * 1e9))
     size = sum(path.stat().st_size for path in source.iterdir())
-    copies: list[tuple[float, float]] = []
-    runs: dict[str, list[tuple[float, float, float, int]]] = {"whole": [], "layerwise": []}
-    for _ in range(repeats + 1):
-        quiet(out)
-        copies.append(copy(source, out))
-        for groups, found in runs.items():
-            quiet(out)
-            printed, outside, megabytes = child(DENOISE, source, out, groups)
-            inside, busy = map(float, printed.split())
-            found.append((inside, busy, outside, megabytes))
-    print(f"{dtype}, {size / 1e9:.2f} GB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, median of {repeats}")
-    report(copies[1:], {groups: found[1:] for groups, found in runs.items()})
-    for _ in range(transmits):
-        quiet(out)
-        printed, _outside, megabytes = child(TRANSMIT, source, out, num_bytes // (4 if dtype == "float32" else 2))
-        took, alone = map(float, printed.split())
-        print(
-            f"  transmit              {took:6.2f} s  {took / alone:.2f} of drawing the noise alone on all cores "
-            f"({verdict(took / alone, GOAL_TRANSMIT)}), peak {megabytes} MB"
-        )
+    rounds = [one_round(source, out, size, arguments.groups) for _ in range(arguments.repeats + 1)][1:]
+    print(
+        f"{dtype}, {size / 1e9:.2f} GB, {os.cpu_count()} cores, median of {arguments.repeats}, load "
+        f"{min(found['load'] for found in rounds):.1f} to {max(found['load'] for found in rounds):.1f}"
+    )
+    report(rounds)
+    for _ in range(arguments.transmits):
+        transmit(source, out, size // (4 if dtype == "float32" else 2))
     shutil.rmtree(source)
     quiet(out)
 
 
-def report(copies: list[tuple[float, float]], runs: dict[str, list[tuple[float, float, float, int]]]) -> None:
-    """Print the medians, and every single time behind them."""
-    copied, busy = (stats.median(run[column] for run in copies) for column in (0, 1))
-    each = ", ".join(f"{took:.2f}" for took, _ in copies)
-    print(f"  cp and fsync          {copied:6.2f} s, {busy:.2f} s of processor  (each: {each})")
-    for groups, found in runs.items():
-        inside, busy, outside = (stats.median(run[column] for run in found) for column in (0, 1, 2))
-        memory = max(run[3] for run in found)
-        each = ", ".join(f"{run[0]:.2f}" for run in found)
-        print(
-            f"  denoise, {groups:9s}    {inside:6.2f} s, {busy:.2f} s of processor, {outside:.2f} s with the start of "
-            f"torch; {inside / copied:.2f} of cp ({verdict(inside / copied, GOAL_RATIO)}), peak {memory} MB "
-            f"({verdict(memory, GOAL_MEGABYTES)})  (each: {each})"
-        )
+def one_round(source: Path, out: Path, size: int, groups: str) -> dict[str, float]:
+    """One copy, one denoising and one bare writing of as many bytes, one after the other."""
+    found: dict[str, float] = {"load": os.getloadavg()[0]}
+    quiet(out)
+    found["copy"], found["copy busy"] = copy(source, out)
+    quiet(out)
+    printed, found["outside"], found["memory"] = child(DENOISE, source, out, groups, size)
+    found["denoise"], found["first pass"], found["busy"] = map(float, printed.split())
+    quiet(out)
+    printed, _, _ = child(DISK, out, size)
+    found["disk"] = float(printed)
+    return found
+
+
+def report(rounds: list[dict[str, float]]) -> None:
+    """Print the medians, and every single time behind them; ratios are taken within each round."""
+
+    def median(name: str) -> float:
+        return stats.median(found[name] for found in rounds)
+
+    def each(name: str) -> str:
+        return ", ".join(f"{found[name]:.2f}" for found in rounds)
+
+    ratio = stats.median(found["denoise"] / found["copy"] for found in rounds)
+    memory = max(found["memory"] for found in rounds)
+    print(
+        f"  cp and fsync    {median('copy'):6.2f} s, {median('copy busy'):.2f} s of processor  (each: {each('copy')})"
+    )
+    print(f"  disk alone      {median('disk'):6.2f} s  (each: {each('disk')})")
+    print(
+        f"  denoise         {median('denoise'):6.2f} s, {median('first pass'):.2f} s of it the first pass, "
+        f"{median('busy'):.2f} s of processor  (each: {each('denoise')})"
+    )
+    print(f"                  {median('outside'):6.2f} s with the start of Python and torch")
+    print(f"  denoise of cp   {ratio:6.2f} ({verdict(ratio, GOAL_RATIO)})")
+    print(f"  peak memory     {memory:6.0f} MB ({verdict(memory, GOAL_MEGABYTES)})")
+
+
+def transmit(source: Path, out: Path, num_values: int) -> None:
+    """Time one transmission against drawing its noise alone, and print both."""
+    quiet(out)
+    printed, _, megabytes = child(TRANSMIT, source, out, num_values)
+    took, alone = map(float, printed.split())
+    print(
+        f"  transmit        {took:6.2f} s, {took / alone:.2f} of drawing the noise alone on all cores "
+        f"({verdict(took / alone, GOAL_TRANSMIT)}), peak {megabytes} MB"
+    )
 
 
 def verdict(value: float, limit: float) -> str:

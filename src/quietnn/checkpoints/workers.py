@@ -69,7 +69,7 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Str
 
     def labour() -> None:
         try:
-            buffer = _whole_pages(streaming.chunk_values * 8 + PAGE)
+            buffer = whole_pages(streaming.chunk_values * 8 + PAGE)
             while (job := next_job()) is not None:
                 work(job, buffer)
         except BaseException as error:
@@ -89,7 +89,7 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Str
         raise errors[0]
 
 
-def _whole_pages(num_bytes: int) -> Tensor:
+def whole_pages(num_bytes: int) -> Tensor:
     """Memory that begins with a page, as direct writing wants it."""
     memory = torch.empty(num_bytes + PAGE, dtype=torch.uint8)
     return memory[-memory.data_ptr() % PAGE :]
