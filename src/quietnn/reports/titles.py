@@ -11,19 +11,22 @@ _NETWORKS = {
     "shufflenetv2-x0_5": "ShuffleNetV2 x0.5",
     "minilm": "MiniLM",
     "bert": "BERT",
+    "mlp": "MLP",
 }
 
 
 def task_title(task: str) -> str:
     """The network and its data, by the names that papers use; an unknown task goes by its own.
 
-    >>> task_title("cifar10/resnet20"), task_title("digits"), task_title("mine/cnn")
-    ('ResNet20 on CIFAR-10', 'Handwritten digits', 'mine/cnn')
+    >>> task_title("cifar10/resnet20"), task_title("digits"), task_title("sst2/cnn"), task_title("mine/cnn")
+    ('ResNet20 on CIFAR-10', 'Handwritten digits', 'cnn on SST-2', 'mine/cnn')
     """
     data, _, network = task.partition("/")
-    if data not in _DATA or (network and network not in _NETWORKS):
+    if data not in _DATA:
         return task
-    return f"{_NETWORKS[network]} on {_DATA[data]}" if network else _DATA[data].capitalize()
+    return (
+        f"{_NETWORKS.get(network, network)} on {_DATA[data]}" if network else _DATA[data][0].upper() + _DATA[data][1:]
+    )
 
 
 def listed(names: Iterable[str]) -> str:
@@ -51,5 +54,5 @@ def span_db(wnrs: Sequence[float]) -> str:
     >>> span_db([0.0, 12.0, 6.0]), span_db([-7.0])
     ('from 0 to 12 dB', 'at −7 dB')
     """
-    low, high = (f"{end:g}".replace("-", "−") for end in (min(wnrs), max(wnrs)))
+    low, high = (f"{end:.4g}".replace("-", "−") for end in (min(wnrs), max(wnrs)))
     return f"from {low} to {high} dB" if len(set(wnrs)) > 1 else f"at {low} dB"

@@ -76,4 +76,6 @@ def test_the_title_says_training_and_the_plan_counts_candidates() -> None:
     run = Run("fl", Path(), config, tuple(records))
     assert page_title([run]) == "Handwritten digits, trained over a noisy channel"
     assert page_lead(records) == "Federated training over the air: 2 schemes, 3 rounds, 2 seeds."
-    assert missing_sentence(run).startswith("fl: 11 of 26 planned results are not there yet")
+    assert missing_sentence(run) == (
+        "fl: 11 of 26 planned results are not there yet: MMSE_pb fixed (6), candidates for fixed temperatures (5)."
+    )

@@ -54,8 +54,11 @@ def missing_sentence(run: Run) -> str:
     missing = planned - measured_cells(run.records)
     if not missing:
         return ""
-    by_method = Counter(str(method) for _, _, method in missing)
-    names = ", ".join(f"{style_of(method).label} ({count})" for method, count in sorted(by_method.items()))
+    by_name = Counter(
+        "candidates for fixed temperatures" if draw == SELECTION_DRAW else style_of(str(method)).label
+        for _, draw, method in missing
+    )
+    names = ", ".join(f"{name} ({count})" for name, count in sorted(by_name.items()))
     planned_number = counted(len(planned), "planned result")
     return f"{run.name}: {len(missing):,} of {planned_number} are not there yet: {names}."
 

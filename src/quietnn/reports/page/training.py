@@ -12,7 +12,8 @@ from quietnn.records import Record
 from quietnn.reports.analysis import TaskAnalysis, analyse_task
 from quietnn.reports.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.reports.page.inference import looks, task_payload
-from quietnn.reports.page.numbers import short
+from quietnn.reports.page.numbers import short, table_payload
+from quietnn.reports.tables import cost_table
 from quietnn.reports.titles import counted
 
 EXPERIMENT = "noisy_training"
@@ -63,6 +64,8 @@ def training_analyses(
 def _task(task: TaskAnalysis) -> dict[str, Any]:
     records = task.records
     payload = task_payload(task, most_trials=0)
+    cost = replace(cost_table(records), caption="Mean cost of one federation, training included")
+    payload["tables"]["cost"] = table_payload(cost)
     num_rounds = max((max(record.get("tested_rounds") or [0]) for record in records), default=0)
     seeds = counted(len({record.get("seed") for record in records}), "seed")
     return {

@@ -36,7 +36,8 @@ function labelWidth(shown, width) {
 
 function drawAxes(svg, chart, x, y, width, height, margin) {
   const room = (x.range[1] - x.range[0]) / 44;
-  const xTicks = chart.xTicks ? measuredTicks(chart.xTicks, chart.xDomain, room) : roundTicks(chart.xDomain, room);
+  const wanted = chart.xTicks ? measuredTicks(chart.xTicks, chart.xDomain, room) : roundTicks(chart.xDomain, room);
+  const xTicks = apart(wanted, x);
   const yTicks = roundTicks(chart.yDomain, (y.range[0] - y.range[1]) / 60);
   const axes = s("g", { fill: "var(--soft)" });
   for (const tick of yTicks) {

@@ -47,6 +47,19 @@ function measuredTicks(values, domain, most) {
   return found.length <= 4 * most ? found.filter((_, i) => i % every === 0) : roundTicks(domain, most);
 }
 
+// The ticks whose numbers do not touch the one before.
+function apart(ticks, scale) {
+  const kept = [];
+  let end = -Infinity;
+  for (const tick of ticks) {
+    const half = 3.7 * plain(tick).length + 3;
+    if (scale(tick) - half < end) continue;
+    kept.push(tick);
+    end = scale(tick) + half;
+  }
+  return kept;
+}
+
 function extent(values) {
   let low = Infinity;
   let high = -Infinity;
