@@ -31,7 +31,7 @@ def test_a_method_leaves_the_received_network_alone_and_normalisation_too(name: 
     assert all(torch.equal(before[key], after[key]) for key in before)
     denoised = state(outcome.model)
     normalisation = [key for key in before if ".bn" in key or key.startswith("bn")]
-    if name in ("calibrated", "calibrated_balanced", "mmse_calibrated", "re_estimated", "posterior", "finetuned"):
+    if "calibrated" in name or name in ("re_estimated", "posterior", "finetuned", "auto", "auto_unlabelled"):
         normalisation = [key for key in normalisation if "running" not in key]
     assert all(torch.equal(before[key], denoised[key]) for key in normalisation)
 
@@ -64,6 +64,16 @@ def test_the_cost_is_counted_in_passes_over_the_tuning_examples() -> None:
     assert METHODS["mmse_pb_layerwise"](given).num_passes == len(given.whole_search.trials) + len(
         given.layerwise_search.trials
     )
+
+
+def test_racing_is_cheaper_and_says_so() -> None:
+    raced = METHODS["mmse_pb"](receiver(search=Search(whole="racing")))
+    assert 0 < raced.num_passes < 16
+
+
+def test_auto_says_what_it_chose() -> None:
+    outcome = METHODS["auto_unlabelled"](receiver())
+    assert (outcome.chosen, outcome.num_passes, outcome.expected_accuracy) == ("calibrated", 1, None)
 
 
 def test_the_authors_grid_and_convention_can_be_asked_for() -> None:

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from quietnn import __version__
 from quietnn.cli.analyze import analyze
+from quietnn.cli.auto import auto
 from quietnn.cli.demo import demo
 from quietnn.cli.denoise import denoise
 from quietnn.cli.evaluate import evaluate
@@ -47,6 +48,7 @@ for verb in (
     inspect,
     transmit,
     denoise,
+    auto,
     tune,
 ):
     app.command()(verb)
