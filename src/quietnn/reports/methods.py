@@ -35,7 +35,7 @@ METHODS: dict[str, MethodStyle] = {
     "planned": MethodStyle("Planned", "#CC3311", "3", "-"),
     "planned_layerwise": MethodStyle("Planned layerwise", "#EE7733", "4", "-."),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
-    "auto_unlabelled": MethodStyle("Auto, no labels", "#7766BB", "2", "-."),
+    "auto_unlabelled": MethodStyle("Auto, no labels", "#7766BB", "|", "-."),
 }
 """Every known method, in the order of tables and legends."""
 
