@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from quietnn import records
 from quietnn.cli.main import app
 from quietnn.errors import QuietnnError
-from quietnn.reports.error_figure import error_figure
+from quietnn.reports.error_figure import density_figure, quantile_figure
 
 CHANNELS = ["awgn:wnr_db=10", "quantise:num_bits=3", "pcm:seconds=3600", "fading:wnr_db=10,block=32"]
 
@@ -27,8 +27,11 @@ def test_every_medium_is_compared_with_a_gaussian(tmp_path: Path) -> None:
     assert abs(fading["excess_kurtosis_by_told"]) < 1.5  # ... of which each is nearly Gaussian
     assert "quantise:num_bits=3" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "errors.svg").exists()
+    assert (tmp_path / "quantiles.png").exists()
 
 
 def test_without_records_there_is_no_figure() -> None:
     with pytest.raises(QuietnnError, match="quietnn media"):
-        error_figure([], probabilities=(0.5,), reach=6.0)
+        density_figure([], reach=6.0)
+    with pytest.raises(QuietnnError, match="quietnn media"):
+        quantile_figure([], probabilities=(0.5,))

@@ -12,7 +12,7 @@ def media(
     seed: Annotated[int, typer.Option(help="Which noise.")] = 0,
     weights: Annotated[Path | None, typer.Option(help="Other weights for the same network.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data and weights are, else $QUIETNN_DATA.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for records.jsonl, table.md and a figure.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for records.jsonl, table.md and figures.")] = None,
 ) -> None:
     """Send clean weights through media and compare each error with a Gaussian of the same variance."""
     from rich.console import Console
@@ -22,7 +22,7 @@ def media(
     from quietnn.cli.table import print_table
     from quietnn.experiments.media_errors import MediaErrors
     from quietnn.files import write_whole
-    from quietnn.reports.error_figure import error_figure
+    from quietnn.reports.error_figure import density_figure, quantile_figure
     from quietnn.reports.figures import save_figure
     from quietnn.reports.tables import Table, to_markdown
 
@@ -59,5 +59,6 @@ def media(
     if out is not None:
         write_whole(out / "records.jsonl", "".join(records.encode(record) + "\n" for record in found).encode())
         write_whole(out / "table.md", (to_markdown(table) + "\n").encode())
-        save_figure(error_figure(found, probabilities=PROBABILITIES, reach=HISTOGRAM_REACH), out / "errors")
+        save_figure(density_figure(found, reach=HISTOGRAM_REACH), out / "errors")
+        save_figure(quantile_figure(found, probabilities=PROBABILITIES), out / "quantiles")
     print_table(table, Console())

@@ -1,8 +1,9 @@
-"""The error of media beside a Gaussian of the same variance: histograms, and quantile against quantile."""
+"""The error of media beside a Gaussian of the same variance: a panel for each, histogram or quantiles."""
 
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -10,41 +11,65 @@ from quietnn.errors import InvalidConfig
 from quietnn.records import Record
 from quietnn.reports.figures import Figure, Style, drawing, new_figure, settle
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
+_COLUMNS = 4
 
 
-def error_figure(
-    found: Sequence[Record], *, probabilities: Sequence[float], reach: float, style: Style = "screen"
-) -> Figure:
-    """One line for each medium, from its record of the whole model.
+def density_figure(found: Sequence[Record], *, reach: float, style: Style = "screen") -> Figure:
+    """A histogram for each medium on a logarithmic scale, with the Gaussian over it.
+
+    Args:
+        found: records of the experiment `media_errors`; those of single tensors are left out.
+        reach: the histograms' range on either side, in standard deviations.
+        style: of the figure.
+    """
+    places = np.linspace(-reach, reach, 301)
+
+    def draw(axes: Any, record: Record) -> None:
+        density = np.asarray(record["histogram"]) * len(record["histogram"]) / (2 * reach)
+        axes.stairs(density, np.linspace(-reach, reach, len(density) + 1), fill=True, color="#0072B2", alpha=0.5)
+        axes.plot(places, np.exp(-(places**2) / 2) / math.sqrt(2 * math.pi), "--", color="#D55E00", linewidth=1)
+        axes.set_yscale("log")
+        axes.set_ylim(1e-5, 10)
+
+    return _panels(found, draw, "error (standard deviations)", "density", style)
+
+
+def quantile_figure(found: Sequence[Record], *, probabilities: Sequence[float], style: Style = "screen") -> Figure:
+    """Quantile of the error against quantile of a Gaussian, for each medium; a Gaussian lies on the dashed line.
 
     Args:
         found: records of the experiment `media_errors`; those of single tensors are left out.
         probabilities: where their quantiles were taken.
-        reach: the histograms' range on either side, in standard deviations.
         style: of the figure.
     """
+    normal = [NormalDist().inv_cdf(probability) for probability in probabilities]
+
+    def draw(axes: Any, record: Record) -> None:
+        axes.plot(normal, record["quantiles"], "o-", color="#0072B2", markersize=3, linewidth=1)
+        axes.plot(normal, normal, "--", color="#D55E00", linewidth=1)
+        axes.set_ylim(-8, 8)
+
+    return _panels(found, draw, "quantile of a Gaussian", "quantile of the error", style)
+
+
+def _panels(found: Sequence[Record], draw: Any, across: str, up: str, style: Style) -> Figure:
     models = [record for record in found if record.get("layer") == "" and "histogram" in record]
     if not models:
         raise InvalidConfig("there is no record of a medium's error on a whole model; run quietnn media first")
-    normal = [NormalDist().inv_cdf(probability) for probability in probabilities]
+    rows = math.ceil(len(models) / _COLUMNS)
+    columns = min(len(models), _COLUMNS)
     with drawing(style):
-        figure = new_figure(9.6, 4.2)
-        left, right = figure.subplots(1, 2)
-        for index, record in enumerate(models):
-            colour, label = _COLOURS[index % len(_COLOURS)], str(record["channel"])
-            density = np.asarray(record["histogram"]) * len(record["histogram"]) / (2 * reach)
-            left.stairs(density, np.linspace(-reach, reach, len(density) + 1), color=colour, label=label)
-            right.plot(normal, record["quantiles"], "o-", color=colour, markersize=3, label=label)
-        places = np.linspace(-reach, reach, 301)
-        left.plot(places, np.exp(-(places**2) / 2) / math.sqrt(2 * math.pi), "k--", label="Gaussian")
-        right.plot(normal, normal, "k--")
-        left.set_yscale("log")
-        left.set_ylim(1e-5, 20)
-        left.set_xlabel("error (standard deviations)")
-        left.set_ylabel("density")
-        left.legend(loc="upper left", fontsize="x-small")
-        right.set_ylim(-10, 10)
-        right.set_xlabel("quantile of a Gaussian")
-        right.set_ylabel("quantile of the error")
+        figure = new_figure(2.6 * columns + 0.8, 2.1 * rows + 0.6)
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for place, axes in enumerate(grid.flat):
+            if place >= len(models):
+                axes.set_visible(False)
+                continue
+            record = models[place]
+            draw(axes, record)
+            name = str(record["channel"]).replace(":", ":\n").replace("$", "")
+            axes.set_title(f"{name}\nkurtosis {record['excess_kurtosis']:+.1f}", fontsize=7)
+            axes.tick_params(labelsize=7)
+        figure.supxlabel(across, fontsize=9)
+        figure.supylabel(up, fontsize=9)
         return settle(figure)
