@@ -9,6 +9,7 @@ import pytest
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
+from quietnn.reports.methods import METHODS
 from quietnn.reports.page import document
 from quietnn.reports.page.document import MOST_BYTES, pack, render_page, render_report, unpack, write_report
 from quietnn.reports.runs import Run
@@ -125,3 +126,9 @@ def test_a_usual_page_is_small(make_records: Make) -> None:
 def test_the_page_is_written_whole(make_records: Make, tmp_path: Path) -> None:
     path = write_report(tmp_path / "deep" / "report.html", [a_run(make_records(num_draws=1, methods=("ml",)))])
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+
+
+def test_the_page_can_draw_the_mark_of_every_method() -> None:
+    script = (Path(document.__file__).parent / "assets" / "colour.js").read_text()
+    known = set(re.findall(r'(?:^|[ {])"?([^\s":,{]+)"?: "M', script, re.MULTILINE)) | {"o"}
+    assert {look.marker for look in METHODS.values()} <= known
