@@ -148,6 +148,7 @@ class Commands:
             "FLWR_HOME": str(self.home),
             "QUIETNN_TEST_MARKS": str(self.folder),
             "OMP_NUM_THREADS": "1",
+            "FLWR_PRIVATE_MAX_CONCURRENT_OBJ_PUSHES": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         }
