@@ -16,6 +16,7 @@ class MethodStyle:
 METHODS: dict[str, MethodStyle] = {
     "ml": MethodStyle("ML", "#000000", "s", "--"),
     "mmse": MethodStyle("MMSE", "#E69F00", "v", "-."),
+    "mmse_at_mean_noise": MethodStyle("MMSE at the mean noise", "#B8860B", "$m$", ":"),
     "mmse_layerwise": MethodStyle("MMSE layerwise", "#A06A00", "<", ":"),
     "mmse_p": MethodStyle("MMSE_p", "#56B4E9", "^", "-."),
     "mmse_p_layerwise": MethodStyle("MMSE_p layerwise", "#2F7FB0", ">", ":"),
@@ -25,6 +26,7 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_oracle": MethodStyle("MMSE_pb oracle", "#009E73", "*", ":"),
     "calibrated": MethodStyle("Calibrated", "#882255", "X", "-"),
     "calibrated_balanced": MethodStyle("Calibrated, balanced classes", "#AA3377", "1", "-."),
+    "mmse_calibrated": MethodStyle("MMSE, calibrated", "#CC6677", "_", "-."),
     "re_estimated": MethodStyle("Re-estimated", "#DDAA33", "d", ":"),
     "mmse_pb_gradient": MethodStyle("MMSE_pb by gradient", "#999933", "H", "-"),
     "finetuned": MethodStyle("Fine-tuned", "#888888", "8", "--"),
