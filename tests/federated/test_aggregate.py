@@ -140,6 +140,11 @@ def test_a_carried_prior_is_the_kalman_filter_of_an_autoregressive_sum() -> None
     assert carried[0] == pytest.approx(mmse[0], rel=0.02)
 
 
+def test_noise_past_the_largest_float_is_divergence() -> None:
+    with pytest.raises(Diverged, match="the sum received in round 3 is not finite"):
+        run(Affine(ML), -770.0)
+
+
 def test_updates_that_do_not_fit_are_refused() -> None:
     sent = updates()
     sent[3]["a.weight"][0, 0] = math.nan

@@ -24,7 +24,6 @@ from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY, Estimator, Memory, ReceivedSum
 from quietnn.records import Record
 from quietnn.tuning.score import Score
-from quietnn.units import ratio_to_db
 from quietnn.weights import GROUPINGS, Weights, WeightStatistics
 
 ScoreState = Callable[[Weights], Score]
@@ -80,7 +79,7 @@ def aggregate(
         The new state; the tensors passed in stay as they are.
 
     Raises:
-        Diverged: if an update is not finite.
+        Diverged: if an update, the received sum or the new state is not finite.
 
     >>> from quietnn.channels.awgn import AWGN
     >>> from quietnn.denoisers.affine import ML
@@ -97,6 +96,7 @@ def aggregate(
     clean = {name: state[name] + _mean(tensor, num_devices) for name, tensor in clean_sum.items()}
     sent = {device: {name: update[name] for name in noisy} for device, update in updates.items()}
     observation = air.receive(sent, round_number=round_number, seed=seed)
+    _check_finite(observation.received, f"the sum received in round {round_number + 1}")
 
     def resulting(total: Weights) -> dict[str, Tensor]:
         new = {name: state[name] + total[name] / num_devices for name in noisy}
@@ -116,15 +116,10 @@ def aggregate(
         told=_statistics(superpose(sent)) if told else None,
     )
     estimate = estimator(received, memory)
+    state_after = resulting(estimate.total)
+    _check_finite(state_after, f"the global network after round {round_number + 1}")
     notes: Record = {"noise_variance": observation.noise_variance, "num_devices": num_devices}
-    return Aggregation(resulting(estimate.total), estimate.memory, notes | estimate.notes)
-
-
-def estimation_error_db(estimate: Weights, truth: Weights) -> float:
-    """The squared error of an estimated sum relative to the sum itself, in decibels; what the records keep of it."""
-    error = sum(float(torch.sum((estimate[name].double() - truth[name].double()) ** 2)) for name in truth)
-    power = sum(float(torch.sum(tensor.double() ** 2)) for tensor in truth.values())
-    return ratio_to_db(error / power) if power else 0.0
+    return Aggregation(state_after, estimate.memory, notes | estimate.notes)
 
 
 def _mean(total: Tensor, num_devices: int) -> Tensor:
@@ -152,6 +147,10 @@ def _check(state: Weights, updates: Mapping[int, Weights], noisy: Collection[str
         missing = sorted(set(state) ^ set(update))
         if missing:
             raise InvalidConfig(f"the update of device {device} and the state dict differ in {missing[0]!r}")
-        for name, tensor in update.items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise Diverged(f"the update of device {device} in round {round_number + 1} is not finite in {name}")
+        _check_finite(update, f"the update of device {device} in round {round_number + 1}")
+
+
+def _check_finite(tensors: Weights, what: str) -> None:
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise Diverged(f"{what} is not finite in {name}; try more WNR or a denoiser that shrinks")
