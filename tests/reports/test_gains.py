@@ -1,5 +1,6 @@
 """Crossings and gains against curves whose answers are known."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -123,13 +124,12 @@ def test_a_gain_that_cannot_be_read_keeps_its_bound() -> None:
     )
 
 
-def test_curves_are_compared_where_both_were_measured_and_the_rest_is_named() -> None:
+def test_cells_that_one_curve_lacks_are_left_out_of_both_and_the_rest_is_named() -> None:
     ours = make_curve("mmse_pb", [-4, 0, 2, 4], [[0.0, 0.2, 0.5, 0.8], [0.0, 0.2, math.nan, 0.8]])
     theirs = make_curve("ml", [0, 2, 4, 6], [[0.1, 0.4, 0.7, 0.9], [0.1, 0.0, 0.7, 0.9], [0.1, 0.4, 0.7, 0.9]])
     gain = gain_db(ours, theirs, 0.6)
     assert gain.num_draws == 2
     assert gain.gain_db == pytest.approx((2 + 2 * 0.2 / 0.3) - (2 + 2 * 0.1 / 0.3))
-    assert "not measured for both at -4, 6 dB" in gain.note
     assert "2 draws in common of 2 and 3" in gain.note
     assert "1 of 6 cells missing" in gain.note
 
@@ -140,10 +140,20 @@ def test_a_resample_without_a_cell_goes_straight_past_it() -> None:
     assert (gain.gain_db, gain.low, gain.high) == (0.0, 0.0, 0.0)
 
 
+def test_a_curve_may_be_measured_at_wnrs_of_its_own() -> None:
+    ours = make_curve("posterior", [-2, 0], [[0.5, 0.7], [0.5, 0.7]])
+    theirs = make_curve("ml", [0, 4, 6], [[0.1, 0.4, 0.8], [0.1, 0.4, 0.8]])
+    gain = gain_db(ours, theirs, 0.6)
+    assert gain.gain_db == pytest.approx(5.0 - -1.0)
+    half = make_curve("ml", [0, 4, 6], [[0.1, 0.4, 0.8], [0.1, 0.4, math.nan]])
+    assert "not measured for all draws at 6 dB" in gain_db(ours, half, 0.6).note
+
+
 def test_nothing_in_common_is_said() -> None:
-    gain = gain_db(make_curve("mmse", [0], [[0.5]]), make_curve("ml", [2], [[0.5]]), 0.6)
+    ml = dataclasses.replace(make_curve("ml", [2], [[0.5]]), draws=((0, 7),))
+    gain = gain_db(make_curve("mmse", [0], [[0.5]]), ml, 0.6)
     assert gain.gain_db is None
-    assert gain.note.startswith("nothing measured for both; not measured for both at 0, 2 dB")
+    assert gain.note.startswith("nothing measured for both")
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 60.0, math.nan])

@@ -78,7 +78,7 @@ def gain_db(
     curves. Its percentiles are expanded for few draws (`expanded_tail`); below six even the widest one covers less
     than 95 % of symmetric noise, at most `1 - 2 ** (1 - num_draws)`, and the note says so. A resample in which only
     one curve crosses counts as an infinite gain or loss; one in which neither does says nothing and is left out; the
-    note counts them. Cells that one of the curves lacks are left out of both.
+    note counts them. At a WNR of both, cells that one of the curves lacks are left out of the other too.
 
     >>> from quietnn.reports.curves import make_curve
     >>> ml = make_curve("ml", [0, 10], [[0.0, 1.0]])
@@ -128,24 +128,27 @@ def _check_level(level: float) -> None:
 
 
 def _align(curve: Curve, reference: Curve) -> tuple[Curve, Curve, list[str]]:
-    """Both curves on the WNRs, draws and cells that both have, and what that leaves out."""
-    wnr_db = np.intersect1d(curve.wnr_db, reference.wnr_db)
+    """Both curves on the draws that both have, cells that one lacks taken from the other, and what that leaves out.
+
+    A WNR that only one curve was measured at stays, if no draw lacks it there: a crossing needs its own curve only.
+    """
     draws = tuple(sorted(set(curve.draws) & set(reference.draws)))
-    ours, theirs = _pick(curve, wnr_db, draws), _pick(reference, wnr_db, draws)
-    missing = np.isnan(ours) | np.isnan(theirs)
-    ours[missing] = theirs[missing] = np.nan
+    shared = np.intersect1d(curve.wnr_db, reference.wnr_db)
+    missing = np.isnan(_pick(curve, shared, draws)) | np.isnan(_pick(reference, shared, draws))
+    aligned, left_out = [], np.empty(0)
+    for one in (curve, reference):
+        matrix = _pick(one, one.wnr_db, draws)
+        matrix[:, np.searchsorted(one.wnr_db, shared)] += np.where(missing, np.nan, 0.0)
+        kept = np.isin(one.wnr_db, shared) | np.isfinite(matrix).all(axis=0)
+        left_out = np.union1d(left_out, one.wnr_db[~kept])
+        aligned.append(Curve(one.method, one.label, one.runs, draws, one.wnr_db[kept], matrix[:, kept]))
     notes = []
-    left_out = np.setxor1d(curve.wnr_db, reference.wnr_db)
     if len(left_out):
-        notes.append("not measured for both at " + ", ".join(f"{wnr:g}" for wnr in left_out) + " dB")
+        notes.append("not measured for all draws at " + ", ".join(f"{wnr:g}" for wnr in left_out) + " dB")
     if len(draws) < max(curve.num_draws, reference.num_draws):
         notes.append(f"{len(draws)} draws in common of {curve.num_draws} and {reference.num_draws}")
     if missing.any():
         notes.append(f"{int(missing.sum())} of {missing.size} cells missing")
-    aligned = [
-        Curve(one.method, one.label, one.runs, draws, wnr_db, matrix)
-        for one, matrix in ((curve, ours), (reference, theirs))
-    ]
     return aligned[0], aligned[1], notes
 
 
@@ -158,15 +161,18 @@ def _pick(curve: Curve, wnr_db: FloatArray, draws: tuple[tuple[int, int], ...]) 
 
 def _why_no_gain(ours: Curve, ours_at: Crossing, theirs: Curve, theirs_at: Crossing) -> list[str]:
     """The plain statement, and the bound that is left where one curve does cross."""
-    if not len(ours.wnr_db) or not ours.num_draws:
+    if not len(ours.wnr_db) or not len(theirs.wnr_db) or not ours.num_draws:
         return ["nothing measured for both"]
     notes = [f"{one.label} {at.reason}" for one, at in ((ours, ours_at), (theirs, theirs_at)) if at.wnr_db is None]
-    measured = ours.wnr_db[np.isfinite(ours.mean)]
     if theirs_at.wnr_db is not None and ours_at.reason.startswith("stays"):
-        notes.append(f"gain above {theirs_at.wnr_db - measured[0]:.2f} dB")
+        notes.append(f"gain above {theirs_at.wnr_db - _measured(ours)[0]:.2f} dB")
     if ours_at.wnr_db is not None and theirs_at.reason.startswith(("never", "is below")):
-        notes.append(f"gain above {measured[-1] - ours_at.wnr_db:.2f} dB")
+        notes.append(f"gain above {_measured(theirs)[-1] - ours_at.wnr_db:.2f} dB")
     return notes
+
+
+def _measured(curve: Curve) -> FloatArray:
+    return curve.wnr_db[np.isfinite(curve.mean)]
 
 
 def _resampled_gains(ours: Curve, theirs: Curve, level: float, *, num_resamples: int, seed: int) -> FloatArray:
