@@ -17,8 +17,8 @@ PAGE = 4096
 class Sink:
     """A file to write to, with its room reserved from the start: a full disk is seen before the first weight.
 
-    Whole pages go from our memory to the disk without a copy in the system's cache, which costs a seventh of the
-    processor time, begins at once and leaves little to fsync. What does not fill a page, or lies askew in memory, or is
+    Whole pages go from our memory to the disk without a copy in the system's cache, which takes less of the
+    processor, begins at once and leaves little to fsync. What does not fill a page, or lies askew in memory, or is
     on a disk that knows no such writing, goes through the cache.
     """
 
