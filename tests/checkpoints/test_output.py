@@ -97,8 +97,11 @@ def killed_runs(source: Path, out: Path, expected: dict[str, Tensor], num_kills:
     moments, present = random.Random(5), 0
     process = SERVER.Process(target=endless_denoise, args=(source, out))
     process.start()
-    process.join(2.0)  # the first one waits for the server to import
-    assert process.is_alive()
+    deadline = time.monotonic() + 120  # the first one waits for the server to import
+    while not out.exists():
+        assert process.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     for _ in range(num_kills):
         time.sleep(moments.uniform(0.0, 0.25))
         assert process.pid is not None

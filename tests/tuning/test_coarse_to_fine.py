@@ -37,7 +37,9 @@ def test_at_most_25_different_points_and_one_near_the_optimum(scale: Scale, shar
     assert len(points) == len(set(points)) <= 25
     assert {ML, MMSE} <= set(points)
     half_step = (1.4 - scale.smallest_theta) / 8
-    assert abs(scale.theta(result.temperatures) - theta) <= half_step + 1e-9
+    # The squares reach from ML down to 0.65 and from MMSE up by 0.15; what lies between is met halfway.
+    half_gap = (0.65 - (scale.smallest_theta + 0.15)) / 2
+    assert abs(scale.theta(result.temperatures) - theta) <= max(half_step, half_gap) + 1e-9
     assert abs(scale.shift(result.temperatures) - shift) <= 0.1 + 1e-9
 
 
