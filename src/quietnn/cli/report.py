@@ -42,6 +42,7 @@ def report(
 
 
 def _serve(runs: list[Path], *, level: float | None, port: int) -> None:
+    import signal
     import threading
 
     from quietnn.errors import InvalidConfig
@@ -55,11 +56,13 @@ def _serve(runs: list[Path], *, level: float | None, port: int) -> None:
             f"port {port} cannot be used ({error}); choose another --port, or 0 for a free one"
         ) from error
     with server.running():
+        stop = threading.Event()
+        # Said outright, for a shell makes what it starts in the background deaf to Ctrl-C.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
         typer.echo(f"The page is at {server.address} and follows {', '.join(map(str, runs))}; stop it with Ctrl-C.")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            typer.echo("Stopped. To keep the page: quietnn report " + shlex.join(map(str, runs)))
+        stop.wait()
+    typer.echo("Stopped. To keep the page: quietnn report " + shlex.join(map(str, runs)))
 
 
 def _command() -> str:

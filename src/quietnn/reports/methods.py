@@ -16,7 +16,7 @@ class MethodStyle:
 METHODS: dict[str, MethodStyle] = {
     "ml": MethodStyle("ML", "#000000", "s", "--"),
     "mmse": MethodStyle("MMSE", "#E69F00", "v", "-."),
-    "mmse_at_mean_noise": MethodStyle("MMSE at the mean noise", "#B8860B", "$m$", ":"),
+    "mmse_at_mean_noise": MethodStyle("MMSE at the mean noise", "#B8860B", ".", ":"),
     "mmse_layerwise": MethodStyle("MMSE layerwise", "#A06A00", "<", ":"),
     "mmse_p": MethodStyle("MMSE_p", "#56B4E9", "^", "-."),
     "mmse_p_layerwise": MethodStyle("MMSE_p layerwise", "#2F7FB0", ">", ":"),
