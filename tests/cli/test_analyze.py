@@ -8,25 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from quietnn import records
 from quietnn.cli.main import app
 
 RUNNER = CliRunner()
-WNRS = (-8.0, -6.0, -4.0, -2.0)
-ACCURACIES = {"ml": (0.1, 0.3, 0.7, 0.9), "mmse_pb": (0.3, 0.7, 0.9, 0.9)}
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """Two methods exactly two decibels apart, two draws."""
-    found = [
-        {"method": method, "wnr_db": wnr_db, "draw": draw, "accuracy": accuracy, "task": "digits", "run": "[bold]"}
-        for method, accuracies in ACCURACIES.items()
-        for wnr_db, accuracy in zip(WNRS, accuracies, strict=True)
-        for draw in (0, 1)
-    ]
-    records.append(tmp_path / "run" / "records.jsonl", found)
-    return tmp_path / "run"
 
 
 def test_tables_on_the_terminal_and_files_in_the_run(run: Path) -> None:

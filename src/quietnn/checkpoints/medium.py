@@ -10,10 +10,9 @@ from torch import Tensor
 from quietnn.channels.base import Medium
 from quietnn.channels.named import effective_wnr_db
 from quietnn.channels.randomness import check_seed
-from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Change, Checkpoint
-from quietnn.checkpoints.opening import open_checkpoint
-from quietnn.checkpoints.selection import Selection, select
+from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.noise import mean_of, noise_by_tensor, one_variance
 
@@ -29,7 +28,7 @@ def transmit_checkpoint_through(
     exclude: Sequence[str] = (),
     overwrite: bool = False,
     streaming: Streaming | None = None,
-    on_selection: Callable[[Selection], None] = lambda selection: None,
+    on_selection: Callable[[Selection], None] = ignore_selection,
 ) -> float:
     """Write what the medium makes of a checkpoint and return the effective WNR in dB.
 
@@ -51,11 +50,9 @@ def transmit_checkpoint_through(
     """
     streaming = streaming or Streaming()
     check_seed(seed)
-    checkpoint = open_checkpoint(source)
-    selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
-    names = checkpoint.distinct(selection.noisy)
-    on_selection(selection)
-    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    checkpoint, names = open_to_rewrite(
+        source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
+    )
     weights = _read(checkpoint, names, streaming)
     observation = medium.transmit(weights, seed=seed)
     noise = noise_by_tensor(observation.noise_variance, weights)
