@@ -99,10 +99,10 @@ class Reception:
             raise InfeasibleTemperatures(f"group {group!r}: {error}") from error
 
     def estimate(self, denoisers: Mapping[str, AffineDenoiser], out: Weights | None = None) -> dict[str, Tensor]:
-        """The denoised weights, written into the tensors of `out` if given."""
+        """The denoised weights of the groups that have a denoiser, written into the tensors of `out` if given."""
         out = {name: torch.empty_like(tensor) for name, tensor in self.weights.items()} if out is None else out
         return {
-            name: denoisers[group].on(name)(self.weights[name], out[name])
-            for group, members in self.groups.items()
-            for name in members
+            name: denoiser.on(name)(self.weights[name], out[name])
+            for group, denoiser in denoisers.items()
+            for name in self.groups[group]
         }

@@ -80,7 +80,7 @@ def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
     model.eval()
     num_examples, num_right, total_loss = 0, 0, 0.0
     try:
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference mode: a search's memory needs the versions of tensors
             for batch in batches:
                 logits = logits_of(model, batch.inputs)
                 num_examples += len(batch)

@@ -15,6 +15,7 @@ from quietnn.targets import noisy_weights
 from quietnn.tuning.coarse_to_fine import coarse_to_fine
 from quietnn.tuning.grid import search_grid
 from quietnn.tuning.layerwise import search_layerwise, start_from
+from quietnn.tuning.memory import Memory
 from quietnn.tuning.racing import ScoreSome, race, race_coarse_to_fine
 from quietnn.tuning.result import Criterion, TuningResult
 from quietnn.tuning.score import Score
@@ -120,13 +121,18 @@ class Judge:
         self._scratch = copy.deepcopy(model)
         self._weights = noisy_weights(self._scratch, normalisation=normalisation)
         self._score = score
+        self._memory = Memory()
+        self._written: tuple[Reception, GroupTemperatures] | None = None
 
     def for_reception(self, reception: Reception) -> Callable[[Temperatures | GroupTemperatures], Score]:
-        """A function from temperatures to the score of the network they give."""
+        """A function from temperatures to the score of the network they give.
+
+        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
+        the first that changed answer from memory.
+        """
 
         def score(temperatures: Temperatures | GroupTemperatures) -> Score:
-            reception.estimate(reception.denoisers(temperatures), out=self._weights)
-            return self._score(self._scratch)
+            return self._judge(reception, temperatures)
 
         return score
 
@@ -140,10 +146,28 @@ class Judge:
         subset = self._subset
 
         def score(temperatures: Temperatures, positions: Tensor) -> Score:
-            reception.estimate(reception.denoisers(temperatures), out=self._weights)
+            self._write(reception, temperatures)
             return subset.of(self._scratch, positions)
 
         return score
+
+    def _judge(self, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> Score:
+        self._write(reception, temperatures)
+        if isinstance(temperatures, Temperatures):
+            return self._score(self._scratch)
+        with self._memory:
+            return self._score(self._scratch)
+
+    def _write(self, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> None:
+        """Denoise the scratch copy; what is known to be there already is not written again."""
+        denoisers = reception.denoisers(temperatures)
+        if isinstance(temperatures, Temperatures):
+            temperatures = dict.fromkeys(reception.groups, temperatures)
+        there = self._written[1] if self._written and self._written[0] is reception else {}
+        self._written = None  # until it is done
+        changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
+        reception.estimate(changed, out=self._weights)
+        self._written = (reception, temperatures)
 
     @property
     def _subset(self) -> SubsetScore:
