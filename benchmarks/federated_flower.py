@@ -35,7 +35,7 @@ def in_process(settings: Settings) -> tuple[list[float], list[float]]:
     """Seconds of the bare local training and of the whole round, alternating."""
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
-    federation = settings.federation(task, settings.device_data(task))
+    federation = settings.federation(task, settings.devices(task))
     test = score_on(task, task.test)
     server, bare, whole = ServerState.initial(model), [], []
     for number in range(settings.num_rounds):

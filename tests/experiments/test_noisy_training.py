@@ -1,5 +1,6 @@
 """Noisy training ends with the same records however often it was killed, and says so when it diverges."""
 
+import json
 import math
 import random
 import subprocess
@@ -13,7 +14,7 @@ import torch
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
-from quietnn.experiments.config import load_config
+from quietnn.experiments.config import from_mapping, load_config
 from quietnn.experiments.federate import federate
 from quietnn.experiments.federated_run import CHECKPOINTS
 from quietnn.experiments.noisy_training import NoisyTraining, choose
@@ -178,6 +179,17 @@ def test_the_ready_made_configurations_are_valid(path: Path) -> None:
         assert (recipe.momentum, recipe.weight_decay, config.num_devices, config.num_active) == (0.9, 5e-4, 20, 4)
 
 
+KEPT = sorted((Path(__file__).parents[2] / "results").glob("federated-*/config.json"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.parent.name)
+def test_records_made_long_ago_still_belong_to_their_configuration(path: Path) -> None:
+    values = json.loads(path.read_text())
+    digest = values.pop("digest")
+    assert from_mapping(NoisyTraining, values, source=path.name).digest == digest
+    assert {record["config"] for record in records.read(path.parent / "records.jsonl")} == {digest}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -188,6 +200,9 @@ def test_the_ready_made_configurations_are_valid(path: Path) -> None:
         ({"fixed": ("0.5",)}, "is not 'theta beta'"),
         ({"num_rounds": 0}, "num_rounds is 0"),
         ({"fading": "inversion", "csi_error": 0.1}, "infinite variance"),
+        ({"power_cap": 5.0}, "belong to channel inversion"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0"),
+        ({"num_test_examples": 0}, "num_test_examples is 0"),
     ],
     ids=str,
 )

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from quietnn.experiments.config import load_config
-from quietnn.experiments.federated_schemes import SCHEMES
 from quietnn.experiments.noisy_training import NoisyTraining
 from quietnn.federated.devices import DeviceData
 from quietnn.federated.rounds import Federation, ServerState, run_round
+from quietnn.federated.schemes import SCHEMES
 from quietnn.federated.tasks import NETWORKS
 from quietnn.tasks.normalisation import CIFAR10
 from quietnn.weights import noisy_names

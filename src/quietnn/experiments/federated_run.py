@@ -12,16 +12,14 @@ import quietnn
 from quietnn import records
 from quietnn.channels.transmit import transmit
 from quietnn.denoisers.denoise import denoise
-from quietnn.experiments.config import to_mapping
-from quietnn.experiments.federated_schemes import CLEAN, FIXED, FIXED_ORACLE, SCHEMES, fixed_temperatures
-from quietnn.experiments.noisy_training import EXTENDABLE, SELECTION_DRAW, NoisyTraining, Unit, candidate, choose
+from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, Unit, candidate, choose
 from quietnn.experiments.sweep import RECORDS
 from quietnn.federated.aggregate import ScoreState
 from quietnn.federated.checkpoint import load_server, save_server
 from quietnn.federated.devices import Diverged, copy_state
 from quietnn.federated.estimators import Affine, Estimator
-from quietnn.federated.partition import make_parts
 from quietnn.federated.rounds import Federation, ServerState, run_round
+from quietnn.federated.schemes import CLEAN, FIXED, FIXED_ORACLE, SCHEMES, fixed_temperatures
 from quietnn.federated.seeds import derive_seed
 from quietnn.federated.tasks import FederatedTask, load_federated_task
 from quietnn.records import Record
@@ -121,16 +119,9 @@ class _Run:
 
     def _federation(self) -> Federation:
         config = self._config
-        parts = make_parts(
-            config.partition,
-            self._task.labels,
-            config.num_devices,
-            seed=self._seed,
-            concentration=config.concentration,
-        )
         validation = self._task.validation(config.num_tuning_examples, seed=self._seed)
         return Federation(
-            devices=self._task.devices(parts),
+            devices=config.devices(self._task, seed=self._seed),
             training=config.training(),
             air=config.air(self._unit.wnr_db),
             estimator=self._estimator,
@@ -227,8 +218,8 @@ class _Run:
 
     @property
     def _settings(self) -> Record:
-        config = {key: value for key, value in to_mapping(self._config).items() if key not in EXTENDABLE}
-        return {"method": self._unit.method, "wnr_db": str(self._unit.wnr_db), "seed": self._seed, **config}
+        mine = {"method": self._unit.method, "wnr_db": str(self._unit.wnr_db), "seed": self._seed}
+        return mine | self._config.identity()
 
 
 def _history(rounds: list[Record]) -> Record:

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietnn import records
-from quietnn.channels.awgn import AWGN, Power
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.experiments.config import to_mapping
-from quietnn.experiments.federated_schemes import CLEAN, FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
-from quietnn.federated.air import Air
-from quietnn.federated.devices import LocalTraining
-from quietnn.federated.fading import ChannelInversion, Dropout, Gains, PhaseAlignment
-from quietnn.federated.partition import PARTITIONS
-from quietnn.federated.tasks import FEDERATED_TASKS
+from quietnn.federated.schemes import CLEAN, FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
+from quietnn.federated.settings import FederationSettings
 from quietnn.units import db_to_ratio
 
 EXTENDABLE = ("name", "wnr_db", "methods", "num_draws", "deploy_wnr_db")
@@ -23,11 +18,9 @@ EXTENDABLE = ("name", "wnr_db", "methods", "num_draws", "deploy_wnr_db")
 SELECTION_DRAW = -1
 """The draw number of the runs on which fixed temperatures are chosen."""
 
-FADINGS = ("none", "inversion", "phase")
 
-
-@dataclass(frozen=True)
-class NoisyTraining:
+@dataclass(frozen=True, kw_only=True)
+class NoisyTraining(FederationSettings):
     """One accuracy-against-WNR figure of federations trained over the air.
 
     Draw `d` uses the seed `seed + d` for partition, initial weights, participants, local order, fading and noise, so
@@ -35,34 +28,13 @@ class NoisyTraining:
 
     Attributes:
         name: what the run is called.
-        task: `digits`, or `cifar10/` and a network.
         wnr_db: the WNRs of the received sum, in decibels.
         methods: names from `METHODS`.
         num_draws: seeds at every WNR.
-        seed: of the first draw.
         image_size: CIFAR-10 only: the side that images are shrunk to.
-        num_devices: how many devices there are.
-        num_active: `M`, how many take part in a round.
-        partition: `"sharded"` (the paper's), `"even"` or `"dirichlet"`.
-        concentration: of the Dirichlet partition.
-        num_rounds: length of a run.
-        num_epochs: local epochs in a round.
-        batch_size: of local training.
-        learning_rate: of local training in the first round; it follows half a cosine over the rounds.
-        momentum: of local training.
-        weight_decay: of local training.
-        crop_padding: largest shift of a random crop in local training.
-        flips: whether local training mirrors half of the images.
-        num_tuning_examples: `kappa`, for the schemes that search in every round.
         num_test_examples: size of the fixed test subset for the final accuracy; left out, all of them.
         num_progress_examples: size of the test subset on which accuracy is followed.
         test_every: rounds between two points of the accuracy-against-round curve.
-        power: whether the WNR is against the sum's `"variance"` or `"second-moment"`.
-        told: whether the devices tell the server the statistics of the clean sum.
-        fading: `"none"`, `"inversion"` (with `csi_error`, `power_cap`), or `"phase"`: aligned but not inverted.
-        csi_error: variance of the error of a device's channel estimate.
-        power_cap: largest power of channel inversion; 0 is no cap.
-        dropout: probability that a device vanishes in the middle of its transmission.
         fixed: candidates for temperatures fixed over the run, each a text `"theta beta"`.
         selection_seed: the seed on which one of them is chosen.
         num_selection_examples: training images that the choice by final accuracy is made on.
@@ -74,30 +46,10 @@ class NoisyTraining:
     wnr_db: tuple[float, ...]
     methods: tuple[str, ...]
     num_draws: int = 3
-    seed: int = 0
     image_size: int | None = None
-    num_devices: int = 20
-    num_active: int = 4
-    partition: str = "sharded"
-    concentration: float = 0.5
-    num_rounds: int = 100
-    num_epochs: int = 5
-    batch_size: int = 1024
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    crop_padding: int = 0
-    flips: bool = False
-    num_tuning_examples: int = 100
     num_test_examples: int | None = None
     num_progress_examples: int = 1000
     test_every: int = 1
-    power: str = Power.VARIANCE
-    told: bool = False
-    fading: str = "none"
-    csi_error: float = 0.0
-    power_cap: float = 0.0
-    dropout: float = 0.0
     fixed: tuple[str, ...] = ()
     selection_seed: int = 1000
     num_selection_examples: int = 1000
@@ -105,23 +57,15 @@ class NoisyTraining:
 
     def __post_init__(self) -> None:
         """Refuse a configuration that could not run to its end."""
+        super().__post_init__()
         for method in self.methods:
             if method not in METHODS:
                 raise unknown_choice("method", method, METHODS)
-        for name, choices in (("task", FEDERATED_TASKS), ("partition", PARTITIONS), ("fading", FADINGS)):
-            if getattr(self, name) not in choices:
-                raise unknown_choice(name, getattr(self, name), choices)
-        for name in (
-            "num_draws",
-            "num_tuning_examples",
-            "num_progress_examples",
-            "test_every",
-            "num_selection_examples",
-        ):
+        for name in ("num_draws", "num_progress_examples", "test_every", "num_selection_examples"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if not 1 <= self.num_active <= self.num_devices:
-            raise InvalidConfig(f"{self.num_active} of {self.num_devices} devices cannot be active; choose 1 to all")
+        if self.num_test_examples is not None and self.num_test_examples < 1:
+            raise InvalidConfig(f"num_test_examples is {self.num_test_examples}; give 1 or more, or leave it out")
         if not self.wnr_db or not self.methods:
             raise InvalidConfig("wnr_db and methods must each list at least one entry")
         if {FIXED, FIXED_ORACLE} & set(self.methods) and not self.fixed:
@@ -131,38 +75,15 @@ class NoisyTraining:
         for text in self.fixed:
             for wnr_db in self.wnr_db:
                 fixed_temperatures(*candidate(text), wnr_db)
-        self.training()
-        self.air(self.wnr_db[0])
+
+    def identity(self) -> dict[str, Any]:
+        """What decides a record's value; adding WNRs, draws or schemes to a run does not change it."""
+        return {key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE}
 
     @property
     def digest(self) -> str:
-        """Names what decides a record's value; adding WNRs, draws or schemes to a run does not change it."""
-        return records.digest({key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE})
-
-    def training(self) -> LocalTraining:
-        """How a device trains."""
-        return LocalTraining(
-            num_rounds=self.num_rounds,
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            crop_padding=self.crop_padding,
-            flips=self.flips,
-        )
-
-    def air(self, wnr_db: float) -> Air:
-        """What the updates meet at a WNR; without noise, the channel is perfect altogether."""
-        gains: list[Gains] = []
-        if wnr_db < math.inf:
-            if self.fading == "inversion":
-                gains.append(ChannelInversion(self.csi_error, self.power_cap or math.inf))
-            if self.fading == "phase":
-                gains.append(PhaseAlignment())
-            if self.dropout:
-                gains.append(Dropout(self.dropout))
-        return Air(AWGN(wnr_db=wnr_db, power=self.power), tuple(gains))
+        """Names the identity in a record."""
+        return records.digest(self.identity())
 
     def stages(self) -> list[list["Unit"]]:
         """The runs in an order that makes an unfinished sweep useful: all schemes on one seed, then the next seed.

@@ -50,6 +50,9 @@ class LocalTraining:
         for name in ("num_rounds", "num_epochs", "batch_size", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("momentum", "weight_decay", "crop_padding"):
+            if not getattr(self, name) >= 0:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 0 or more")
 
     def learning_rate_at(self, round_number: int) -> float:
         """The learning rate of a round: `lr (1 + cos(pi t / T)) / 2`, the rounds counted from 0.

@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="the [flower] extra is not installed")
 
 from flwr.app import Context, RecordDict
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import QuietnnError
 from quietnn.federated.flower.server_app import main
 from quietnn.federated.flower.task import Settings
 from quietnn.records import read
@@ -44,10 +44,19 @@ def test_the_example_app_has_every_setting_at_its_default() -> None:
         ({"num-rounds": 2.5}, "num-rounds is 2.5"),
         ({"num-rounds": True}, "num-rounds is True"),
         ({"method": "mmes"}, "did you mean 'mmse'"),
+        ({"method": "mmse_pb_oracle"}, "method is 'mmse_pb_oracle'"),
+        ({"fading": "inversions"}, "did you mean 'inversion'"),
+        ({"fading": "inversion", "csi-error": 0.1}, "set a power_cap"),
+        ({"fading": "phase", "power-cap": 2.0}, "belong to channel inversion"),
+        ({"dropout": 1.5}, "dropping out is 1.5"),
+        ({"power": "variances"}, "did you mean 'variance'"),
+        ({"num-active": 21}, "21 of 20 devices"),
+        ({"momentum": -0.5}, "momentum is -0.5"),
+        ({"wnr-db": float("nan")}, "nan"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(config: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidConfig, match=message):
+    with pytest.raises(QuietnnError, match=message):
         Settings.from_run_config(config)
 
 

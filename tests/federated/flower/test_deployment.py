@@ -185,7 +185,7 @@ def replay(found: list[Record]) -> tuple[list[float], dict[str, Tensor]]:
     settings = Settings.from_run_config(RUN_CONFIG | {"method": "carried"})
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
-    federation = settings.federation(task, settings.device_data(task))
+    federation = settings.federation(task, settings.devices(task))
     server, losses = ServerState.initial(model), []
     for number, record in enumerate(found):
         results = {

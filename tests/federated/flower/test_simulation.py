@@ -51,7 +51,7 @@ def test_flowers_simulation_gives_the_weights_of_the_simulator_in_process(
     settings = Settings.from_run_config(RUN_CONFIG)
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
-    federation = settings.federation(task, settings.device_data(task))
+    federation = settings.federation(task, settings.devices(task))
     server = ServerState.initial(model)
     for found in read(out / "rounds.jsonl"):
         server, expected = run_round(federation, model, server)

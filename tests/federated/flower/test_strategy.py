@@ -51,7 +51,7 @@ def fedavg() -> FedAvg:
 def in_process(settings: Settings, num_rounds: int = NUM_ROUNDS) -> tuple[dict[str, Tensor], list[dict[str, object]]]:
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
-    federation = settings.federation(task, settings.device_data(task))
+    federation = settings.federation(task, settings.devices(task))
     server, found = ServerState.initial(model), []
     for _ in range(num_rounds):
         server, record = run_round(federation, model, server)
@@ -82,7 +82,7 @@ def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     )
 
 
-@pytest.mark.parametrize("method", ["ml", "mmse_layerwise", "mmse_pb", "carried"])
+@pytest.mark.parametrize("method", ["ml", "mmse_layerwise", "mmse_pb", "carried", "planned"])
 def test_the_same_global_weights_as_in_process(method: str, local_grid: Callable) -> None:
     run_config = RUN_CONFIG | {"method": method}
     settings = Settings.from_run_config(run_config)
@@ -97,6 +97,33 @@ def test_the_same_global_weights_as_in_process(method: str, local_grid: Callable
         assert mine["missing"] == []
         assert mine["noise_variance"] == pytest.approx(other["noise_variance"], rel=1e-6)
         assert mine["loss"] == pytest.approx(other["loss"], rel=1e-5)
+
+
+FADING = {
+    "inversion": {"fading": "inversion"},
+    "imperfect knowledge": {"fading": "inversion", "csi-error": 0.1, "power-cap": 5.0},
+    "power cap": {"fading": "inversion", "power-cap": 1.0},
+    "phase": {"fading": "phase"},
+    "drop-outs": {"dropout": 0.5},
+    "all at once": {"fading": "inversion", "csi-error": 0.2, "power-cap": 2.0, "dropout": 0.5, "told": True},
+}
+
+
+@pytest.mark.parametrize("medium", FADING.values(), ids=FADING)
+def test_a_fading_channel_gives_the_same_global_weights_as_in_process(
+    medium: dict[str, object], local_grid: Callable
+) -> None:
+    run_config = RUN_CONFIG | {"method": "mmse_layerwise"} | medium
+    settings = Settings.from_run_config(run_config)
+    expected, found = in_process(settings)
+    strategy, initial = wrapped(settings, fedavg())
+    state = to_state(strategy.start(local_grid(20, run_config), initial, num_rounds=NUM_ROUNDS).arrays)
+    assert distance(state, expected) < 1e-6
+    for mine, other in zip(strategy.records, found, strict=True):
+        assert mine["noise_variance"] == pytest.approx(other["noise_variance"], rel=1e-6)
+    gaussian, _ = in_process(Settings.from_run_config(RUN_CONFIG | {"method": "mmse_layerwise"}))
+    perfect = medium == FADING["inversion"]
+    assert (distance(state, gaussian) < 1e-6) == perfect, "only perfect inversion undoes the fading"
 
 
 def test_the_noise_is_really_there(local_grid: Callable) -> None:

@@ -74,4 +74,4 @@ def device_number(context: Context) -> int:
 def _loaded(settings: "Settings") -> "tuple[FederatedTask, dict[int, DeviceData]]":
     """The data, once a process: a simulation runs many devices in a few processes."""
     task = settings.load_task()
-    return task, settings.device_data(task)
+    return task, settings.devices(task)

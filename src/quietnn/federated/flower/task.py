@@ -8,85 +8,51 @@ from typing import Any
 
 import torch
 
-from quietnn.channels.awgn import AWGN
-from quietnn.denoisers.affine import ML, MMSE
 from quietnn.errors import InvalidConfig, suggest, unknown_choice
 from quietnn.federated.aggregate import ScoreState
-from quietnn.federated.air import Air
-from quietnn.federated.carried import Carried
-from quietnn.federated.devices import DeviceData, LocalTraining, copy_state
-from quietnn.federated.estimators import Affine, Estimator, Tuned
-from quietnn.federated.partition import make_parts
+from quietnn.federated.devices import DeviceData, copy_state
+from quietnn.federated.estimators import Tuned
 from quietnn.federated.rounds import Federation
+from quietnn.federated.schemes import SCHEMES
+from quietnn.federated.settings import FederationSettings
 from quietnn.federated.tasks import FederatedTask, load_federated_task
 from quietnn.tasks.base import Examples, evaluate_classifier
 from quietnn.tuning.score import Score
+from quietnn.units import db_to_ratio
 from quietnn.weights import Weights
 
-METHODS: dict[str, Estimator] = {
-    "ml": Affine(ML),
-    "mmse": Affine(MMSE),
-    "mmse_layerwise": Affine(MMSE, "layerwise"),
-    "mmse_p": Tuned(with_beta=False),
-    "mmse_pb": Tuned(),
-    "mmse_pb_layerwise": Tuned(groups="layerwise"),
-    "carried": Carried(),
-}
-"""How the server estimates the sum, by the name in the run configuration."""
+METHODS = {name: scheme for name, scheme in SCHEMES.items() if not getattr(scheme, "oracle", False)}
+"""How the server estimates the sum, by the name in the run configuration: every scheme that sees no test examples."""
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(FederationSettings):
     """A run, as both apps read it from Flower's run configuration (there with dashes: `num-rounds`).
 
     Attributes:
-        task: one of `quietnn.federated.tasks.FEDERATED_TASKS`.
         image_size: side of the images of CIFAR-10; 0 leaves them as they are.
         data_dir: where data sets lie; empty for `$QUIETNN_DATA`.
-        partition: `sharded`, `even` or `dirichlet`.
-        num_devices: how many devices share the examples.
-        num_active: how many of them take part in a round.
-        num_rounds: how many rounds.
-        num_epochs: local epochs in a round.
-        batch_size: examples in a local step.
-        learning_rate: of the first round.
-        momentum: of local training.
-        weight_decay: of local training.
-        crop_padding: largest shift of a random crop in local training.
-        flips: whether local training mirrors half of the images.
         wnr_db: weights-to-noise ratio of the received sum; inf is a clean channel.
         method: a name of `METHODS`.
-        num_tuning_examples: for methods that search.
-        seed: of everything.
         folder: where the server keeps its rounds; empty keeps nothing.
         round_timeout: seconds after which a round goes on without devices that have not answered.
         patience: seconds to wait for devices before the first round.
     """
 
-    task: str = "digits"
     image_size: int = 0
     data_dir: str = ""
-    partition: str = "sharded"
-    num_devices: int = 20
-    num_active: int = 4
     num_rounds: int = 10
-    num_epochs: int = 5
     batch_size: int = 50
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    crop_padding: int = 0
-    flips: bool = False
     wnr_db: float = 0.0
     method: str = "mmse_layerwise"
-    num_tuning_examples: int = 100
-    seed: int = 0
     folder: str = ""
     round_timeout: float = 3600.0
     patience: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse a method that does not exist."""
+        """Refuse what could not run."""
+        super().__post_init__()
+        db_to_ratio(self.wnr_db)
         if self.method not in METHODS:
             raise unknown_choice("method", self.method, METHODS)
 
@@ -122,34 +88,18 @@ class Settings:
         data_dir = Path(self.data_dir) if self.data_dir else None
         return load_federated_task(self.task, image_size=self.image_size or None, data_dir=data_dir)
 
-    def training(self) -> LocalTraining:
-        """How a device trains."""
-        return LocalTraining(
-            num_rounds=self.num_rounds,
-            num_epochs=self.num_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            crop_padding=self.crop_padding,
-            flips=self.flips,
-        )
-
-    def device_data(self, task: FederatedTask) -> dict[int, DeviceData]:
-        """The examples of every device, by the number that is its node's `partition-id`."""
-        return task.devices(make_parts(self.partition, task.labels, self.num_devices, seed=self.seed))
-
     def federation(self, task: FederatedTask, devices: Mapping[int, DeviceData]) -> Federation:
         """What stays the same from round to round; the in-process simulator takes the same object."""
         validation = task.validation(self.num_tuning_examples, seed=self.seed)
         return Federation(
             devices=devices,
             training=self.training(),
-            air=Air(AWGN(wnr_db=self.wnr_db)),
+            air=self.air(self.wnr_db),
             estimator=METHODS[self.method],
             num_active=self.num_active,
             seed=self.seed,
             score=score_on(task, validation) if isinstance(METHODS[self.method], Tuned) else None,
+            told=self.told,
         )
 
 
