@@ -91,10 +91,8 @@ def aggregate(
     """
     _check(state, updates, noisy, round_number)
     num_devices = len(updates)
-    clean_names = [name for name in state if name not in set(noisy)]
-    clean_sum = superpose({device: {name: update[name] for name in clean_names} for device, update in updates.items()})
-    clean = {name: state[name] + _mean(tensor, num_devices) for name, tensor in clean_sum.items()}
-    sent = {device: {name: update[name] for name in noisy} for device, update in updates.items()}
+    clean = _averaged(state, _only(updates, [name for name in state if name not in set(noisy)]))
+    sent = _only(updates, noisy)
     observation = air.receive(sent, round_number=round_number, seed=seed)
     _check_finite(observation.received, f"the sum received in round {round_number + 1}")
 
@@ -122,9 +120,16 @@ def aggregate(
     return Aggregation(state_after, estimate.memory, notes | estimate.notes)
 
 
-def _mean(total: Tensor, num_devices: int) -> Tensor:
-    """The mean of a sum of updates; of counters, which are whole numbers, rounded down."""
-    return total / num_devices if total.is_floating_point() else total // num_devices
+def _only(updates: Mapping[int, Weights], names: Collection[str]) -> dict[int, dict[str, Tensor]]:
+    return {device: {name: update[name] for name in names} for device, update in updates.items()}
+
+
+def _averaged(state: Weights, updates: Mapping[int, Weights]) -> dict[str, Tensor]:
+    """What was sent without noise: the state plus the mean update; of counters, whole numbers, rounded down."""
+    return {
+        name: state[name] + (total / len(updates) if total.is_floating_point() else total // len(updates))
+        for name, total in superpose(updates).items()
+    }
 
 
 def _statistics(total: Weights) -> dict[str, dict[str, WeightStatistics]]:
