@@ -8,6 +8,7 @@ import torch
 from quietnn.errors import InvalidConfig
 from quietnn.federated.estimators import NO_MEMORY, ReceivedSum
 from quietnn.federated.planned import Planned
+from quietnn.federated.schemes import SCHEMES
 
 WEIGHTS = {"a.weight": torch.full((40,), 0.1), "b.weight": torch.full((60,), 0.4)}
 SUM = {name: torch.ones_like(tensor) for name, tensor in WEIGHTS.items()}
@@ -24,6 +25,12 @@ def test_the_first_round_leaves_as_much_noise_as_there_are_weights() -> None:
     assert estimate.notes["theta"] * 10.0 / 4 == pytest.approx(rms)
     half = Planned(noise_to_weights=0.5)(received(100.0), NO_MEMORY)
     assert half.notes["theta"] == pytest.approx(estimate.notes["theta"] / 2)
+
+
+def test_the_bold_plan_lets_twice_the_noise_in_and_never_more_than_came() -> None:
+    plain, bold = (SCHEMES[name](received(100.0), NO_MEMORY).notes["theta"] for name in ("planned", "planned_bold"))
+    assert bold == pytest.approx(2 * plain)
+    assert SCHEMES["planned_bold"](received(1e-6), NO_MEMORY).notes["theta"] == 1.0
 
 
 def test_what_the_first_round_decided_stays() -> None:

@@ -9,7 +9,8 @@ deviation `theta sigma_z / M` in each of them, so the multiplier is the largest 
 
 and it stays: as updates shrink with the learning rate, the noise at a given WNR shrinks with them, and early noise is
 averaged away by later rounds. It is the family's `lambda' = 1 + eta (1 - 1 / theta)`, found without search, examples
-or knowledge of `eta`; `theta = 1`, hence ML, wherever the noise is weaker than the weights.
+or knowledge of `eta`; `theta = 1`, hence ML, wherever the noise is weaker than the weights. `nu` is 1 in the scheme
+`planned` and 2 in `planned_bold`.
 """
 
 import math

@@ -17,6 +17,7 @@ SCHEMES: dict[str, Estimator] = {
     "mmse_pb_oracle": Tuned(oracle=True),
     "carried": Carried(),
     "planned": Planned(),
+    "planned_bold": Planned(noise_to_weights=2.0),
     "planned_layerwise": Planned(groups="layerwise"),
 }
 """Schemes that need nothing but the round at hand and what they remember. Those called oracle see test examples."""

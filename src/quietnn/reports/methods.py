@@ -35,6 +35,7 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_fixed_oracle": MethodStyle("MMSE_pb fixed, oracle", "#7DA87B", "2", ":"),
     "carried": MethodStyle("Prior carried", "#AA4499", "x", "-"),
     "planned": MethodStyle("Planned", "#CC3311", "3", "-"),
+    "planned_bold": MethodStyle("Planned, bold", "#882200", "$W$", "-"),
     "planned_layerwise": MethodStyle("Planned layerwise", "#EE7733", "4", "-."),
     "auto": MethodStyle("Auto", "#332288", "p", "-"),
     "auto_unlabelled": MethodStyle("Auto, no labels", "#7766BB", "|", "-."),
