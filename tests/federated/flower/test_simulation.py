@@ -1,5 +1,6 @@
 """The app in Flower's own simulation (Ray) is the same federation as the one in process."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ RUN_CONFIG = {
     "batch-size": 36,
     "learning-rate": 0.05,
     "wnr-db": -3.0,
+    "fading": "inversion",
+    "csi-error": 0.1,
+    "power-cap": 5.0,
+    "dropout": 0.3,
 }
 
 
@@ -39,7 +44,7 @@ def test_flowers_simulation_gives_the_weights_of_the_simulator_in_process(
         "--disable-runtime-dependency-installation",
     )
     commands.wait_until("SuperLink", lambda: "Uvicorn running" in commands.log("superlink"))
-    config = " ".join(f"{key}={value}" for key, value in RUN_CONFIG.items())
+    config = " ".join(f"{key}={json.dumps(value)}" for key, value in RUN_CONFIG.items())
     commands.run(
         "run",
         "flwr",
