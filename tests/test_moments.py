@@ -13,7 +13,7 @@ from quietnn.moments import BLOCK, SCRATCH, block_moments, empty_moments, new_sc
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.5, 3.8, 3.95, 100.0, 1e6], ids=str)
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.65, 1.8, 100.0, 1e6], ids=str)
 def test_spread_is_right_wherever_the_mean_lies(ratio: float) -> None:
     """Below and above the ratio of mean to spread where the sum of squares no longer serves."""
     values = torch.from_numpy(np.random.default_rng(3).normal(ratio, 1.0, 3 * BLOCK + 7))
@@ -23,6 +23,25 @@ def test_spread_is_right_wherever_the_mean_lies(ratio: float) -> None:
         assert float(mean) == pytest.approx(math.fsum(block.tolist()) / float(count), rel=1e-14, abs=1e-15)
         exact = math.fsum((value - float(mean)) ** 2 for value in block.tolist())
         assert float(square) == pytest.approx(exact, rel=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.65, 1.8, 100.0], ids=str)
+def test_16_bits_are_summed_to_six_digits_in_every_block(dtype: torch.dtype, ratio: float) -> None:
+    values = torch.from_numpy(np.random.default_rng(4).normal(ratio, 1.0, 40 * BLOCK + 7)).to(dtype)
+    _, means, squares = block_moments(values)
+    for block, mean, square in zip(torch.split(values.double(), BLOCK), means, squares, strict=True):
+        assert float(mean) == pytest.approx(float(block.mean()), rel=1e-7, abs=1e-7)
+        assert float(square) == pytest.approx(float((block - block.mean()).square().sum()), rel=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("scale", [1e-38, 1e-25, 1e-18, 1e25, 1e38])
+def test_squares_may_leave_the_range_of_float32(dtype: torch.dtype, scale: float) -> None:
+    values = torch.from_numpy(np.random.default_rng(5).uniform(-scale, scale, BLOCK + 100)).to(dtype)
+    _, _, squares = block_moments(values)
+    for block, square in zip(torch.split(values.double(), BLOCK), squares, strict=True):
+        assert float(square) == pytest.approx(float((block - block.mean()).square().sum()), rel=2e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -7e30])

@@ -10,16 +10,15 @@ Moments = tuple[Tensor, Tensor, Tensor]
 BLOCK = 4096
 """Weights per partial sum. Fixed, so that a statistic does not depend on chunking, threads or tensor order."""
 
-SCRATCH = 128 * BLOCK
-"""Weights that are widened to float64 at a time; fewer and the calls cost more than the sums."""
+SCRATCH = 32 * BLOCK
+"""Weights that are widened at a time: enough to outweigh the calls, few enough to stay in the processor's cache."""
 
-_FAR = 16.0
+_FAR = 4.0
 
 
-def new_scratch(num_values: int = SCRATCH, *, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+def new_scratch(num_values: int = SCRATCH, *, device: torch.device | None = None) -> Tensor:
     """Memory for `block_moments` to compute in, for a caller with many tensors: fresh memory is slow to touch."""
-    narrow, wide = (torch.empty(num_values, dtype=dtype, device=device) for dtype in (torch.float32, torch.float64))
-    return narrow, wide
+    return torch.empty(8 * num_values, dtype=torch.uint8, device=device)
 
 
 def empty_moments(num_values: int, *, device: torch.device | None = None) -> Moments:
@@ -36,12 +35,11 @@ def empty_moments(num_values: int, *, device: torch.device | None = None) -> Mom
     return counts, means, squares
 
 
-def block_moments(
-    tensor: Tensor, *, scratch: tuple[Tensor, Tensor] | None = None, into: Moments | None = None
-) -> Moments:
+def block_moments(tensor: Tensor, *, scratch: Tensor | None = None, into: Moments | None = None) -> Moments:
     """Count, mean and sum of squared deviations of each block of 4096 weights, in float64.
 
-    The blocks are fixed by the tensor alone and are combined by exact summation, so a statistic is the same to
+    Weights of 16 bits are summed in float32 within a block, to about seven digits where they themselves have two or
+    three. The blocks are fixed by the tensor alone and are combined by exact summation, so a statistic is the same to
     the last bit however the tensor was cut into chunks (at multiples of the block) and whatever the thread count.
     A value that is not finite leaves a mean that is not.
 
@@ -59,42 +57,52 @@ def block_moments(
         into = empty_moments(flat.numel(), device=flat.device)
     if scratch is None:
         scratch = new_scratch(min(flat.numel(), SCRATCH), device=flat.device)
+    wide = scratch.view(torch.float32 if flat.dtype.itemsize == 2 else torch.float64)
     _, means, squares = into
-    for start in range(0, flat.numel(), SCRATCH):
-        rows = _widened(flat[start : start + SCRATCH], scratch)
-        first, num_whole = start // BLOCK, rows.numel() // BLOCK
-        if num_whole:
-            whole = slice(first, first + num_whole)
-            _fill(rows[: num_whole * BLOCK].view(-1, BLOCK), means[whole], squares[whole])
-        if rows.numel() % BLOCK:
-            _fill(rows[num_whole * BLOCK :].view(1, -1), means[first + num_whole :], squares[first + num_whole :])
+    whole = flat.numel() // BLOCK * BLOCK
+    for start in range(0, whole, SCRATCH):
+        stop = min(start + SCRATCH, whole)
+        blocks = slice(start // BLOCK, stop // BLOCK)
+        _sum(flat[start:stop], wide, means[blocks], squares[blocks])
+    if whole < flat.numel():
+        _sum(flat[whole:], wide, means[whole // BLOCK :], squares[whole // BLOCK :])
+    _centre(flat, into, torch.finfo(wide.dtype))
     return into
 
 
-def _widened(values: Tensor, scratch: tuple[Tensor, Tensor]) -> Tensor:
-    """The values in float64; float16 by way of float32, which is five times as fast."""
-    narrow, wide = (memory[: values.numel()] for memory in scratch)
-    return wide.copy_(narrow.copy_(values) if values.dtype == torch.float16 else values)
+def _sum(values: Tensor, wide: Tensor, sums: Tensor, squares: Tensor) -> None:
+    """Sum and sum of squares of blocks of equal length.
 
-
-def _fill(rows: Tensor, means: Tensor, squares: Tensor) -> None:
-    """Mean and sum of squared deviations of each row, the latter without another pass where that is as good.
-
-    `sum (w - m)^2 = sum w^2 - n m^2` loses a factor of 16 in precision, one digit of sixteen, where it is a sixteenth
-    of `sum w^2`; rows where it is less, whose mean is four times their spread, are taken again about their mean.
+    Both are products of vectors, which BLAS does without another copy. They go through numpy because torch hands the
+    interpreter's lock over at every call, however small, and threads that stream a file then wait for each other.
     """
-    torch.mean(rows, dim=1, out=means)
-    about_zero = _sums_of_squares(rows)
-    torch.addcmul(about_zero, means, means, value=-rows.shape[1], out=squares)
-    near = squares * _FAR >= about_zero  # not so for NaN, which values past the root of the largest number leave
-    if not near.all():
-        squares[~near] = _sums_of_squares(rows[~near] - means[~near, None])
-
-
-def _sums_of_squares(rows: Tensor) -> Tensor:
-    """The sum of squares of each row: a product with itself, which BLAS does in one pass without another copy."""
+    rows = wide[: values.numel()].copy_(values)
     if rows.device.type != "cpu":
-        return rows.square().sum(dim=1)
-    values = rows.numpy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        return torch.from_numpy(np.matmul(values[:, None, :], values[:, :, None])[:, 0, 0])
+        rows = rows.view(len(sums), -1)
+        sums.copy_(rows.sum(dim=1))
+        squares.copy_(rows.square().sum(dim=1))
+        return
+    table = rows.numpy().reshape(len(sums), 1, -1)
+    ones = np.ones((table.shape[2], 1), dtype=table.dtype)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        sums.numpy()[:] = np.matmul(table, ones)[:, 0, 0]
+        squares.numpy()[:] = np.matmul(table, table.transpose(0, 2, 1))[:, 0, 0]
+
+
+def _centre(flat: Tensor, moments: Moments, range_: torch.finfo) -> None:
+    """Turn the sums into means and the sums of squares into those of squared deviations, mostly without another pass.
+
+    `sum (w - m)^2 = sum w^2 - n m^2` loses a factor of 4 in precision where it is a quarter of `sum w^2`. Blocks where
+    it is less, whose mean is 1.7 times their spread, and blocks whose squares leave the range of the numbers they were
+    summed in are taken again in float64, about their mean.
+    """
+    counts, means, squares = moments
+    means.div_(counts)
+    deviations = torch.addcmul(squares, counts * means, means, value=-1)
+    within = (squares > range_.tiny / range_.eps**2) & (squares < torch.inf)  # neither is so for NaN
+    good = within & (deviations * _FAR >= squares)
+    squares.copy_(deviations)
+    for index in torch.nonzero(~good).flatten().tolist():
+        block = flat[index * BLOCK : (index + 1) * BLOCK].double()
+        means[index] = block.mean()
+        squares[index] = (block - means[index]).square().sum()

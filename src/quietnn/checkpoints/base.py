@@ -56,8 +56,10 @@ class Checkpoint(Protocol):
         ...
 
 
-def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Streaming) -> dict[str, Moments]:
-    """The block moments of each named tensor, in one pass.
+def moments_of(
+    checkpoint: Checkpoint, names: Collection[str], streaming: Streaming, *, gain: Mapping[str, float] | None = None
+) -> dict[str, Moments]:
+    """The block moments of each named tensor, in one pass; those with a gain are divided by it first.
 
     Raises:
         InvalidWeights: if a tensor holds NaN or infinity, with its name and how many.
@@ -70,6 +72,8 @@ def moments_of(checkpoint: Checkpoint, names: Collection[str], streaming: Stream
     def look(name: str, values: Tensor, start: int) -> None:
         if not hasattr(own, "scratch"):
             own.scratch = new_scratch()
+        if gain and name in gain:
+            values = values / gain[name]
         first = start // BLOCK
         counts, means, squares = (column[first : first - (-values.numel() // BLOCK)] for column in table[name])
         block_moments(values, scratch=own.scratch, into=(counts, means, squares))

@@ -4,18 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from quietnn.checkpoints.base import Change, moments_of
+from quietnn.checkpoints.base import Change, Checkpoint, moments_of
 from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.recorded import RecordedNoise, recorded_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.temperatures import TunedTemperatures
 from quietnn.checkpoints.workers import Streaming
-from quietnn.denoisers.affine import AffineDenoiser
+from quietnn.denoisers.affine import AffineDenoiser, TensorMap
 from quietnn.denoisers.denoise import method_denoisers, method_temperatures
+from quietnn.denoisers.heteroscedastic import pooled_statistics
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
 from quietnn.moments import Moments
+from quietnn.noise import mean_noise
 from quietnn.theory.family import Form, check_variance, noise_variance_within
 from quietnn.units import db_to_ratio
 from quietnn.weights import Partition, WeightStatistics, partition
@@ -36,6 +40,7 @@ def denoise_checkpoint(
     *,
     noise_variance: float | None = None,
     wnr_db: float | None = None,
+    recorded: bool = False,
     method: str = "mmse",
     lambda_prime: float | None = None,
     beta: float | None = None,
@@ -58,6 +63,7 @@ def denoise_checkpoint(
         out: where to write; of the same kind.
         noise_variance: `sigma_z^2`.
         wnr_db: the weight-to-noise ratio instead; then `sigma_z^2 = var(r) / (1 + eta)`.
+        recorded: take the noise and the gain that `quietnn transmit` recorded in the file instead.
         method: `"ml"`, `"mmse"`, `"mmse_p"` or `"mmse_pb"`.
         lambda_prime: for `mmse_p` and `mmse_pb`.
         beta: for `mmse_pb`.
@@ -72,32 +78,45 @@ def denoise_checkpoint(
     """
     streaming = streaming or Streaming()
     form = Form(form)
-    noise_variance, groups, pairs = _settled(noise_variance, wnr_db, temperatures, groups)
+    noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
     method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
     checkpoint, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )
     chosen = _grouped(names, groups, pairs)
-    moments = moments_of(checkpoint, names, streaming)
-    reception = _reception(moments, chosen, noise_variance, wnr_db, form)
+    noise = recorded_noise(checkpoint.history, names) if recorded else RecordedNoise(noise_variance or 0.0)
+    moments = moments_of(checkpoint, names, streaming, gain=noise.gain)
+    if wnr_db is not None:
+        received = WeightStatistics.from_moments(list(moments.values()))
+        noise = RecordedNoise(noise_variance_within(wnr_db, received.variance))
+    reception = _reception(checkpoint, moments, chosen, noise.variance, form)
     denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
-    changes = {name: _change(denoisers[group]) for group, members in chosen.items() for name in members}
+    changes = {
+        name: _change(denoisers[group].on(name), noise.gain.get(name, 1.0))
+        for group, members in chosen.items()
+        for name in members
+    }
     checkpoint.write(out, changes, _step(reception, groups, denoisers), streaming)
     return DenoisedCheckpoint(reception.noise_variance, reception.statistics, denoisers)
 
 
 def _settled(
-    noise_variance: float | None, wnr_db: float | None, tuned: TunedTemperatures | None, groups: str | None
+    noise_variance: float | None,
+    wnr_db: float | None,
+    recorded: bool,
+    tuned: TunedTemperatures | None,
+    groups: str | None,
 ) -> tuple[float | None, str, GroupTemperatures | None]:
     """The noise, the groups and the temperatures that the arguments mean together."""
     if tuned is not None:
         if groups is not None and groups != tuned.groups:
             raise InvalidConfig(f"groups is {groups!r}, the temperatures are for {tuned.groups!r}; leave groups out")
-        if noise_variance is None and wnr_db is None:
+        if noise_variance is None and wnr_db is None and not recorded:
             noise_variance = tuned.noise_variance
-    if (noise_variance is None) == (wnr_db is None):
+    if [noise_variance is not None, wnr_db is not None, recorded].count(True) != 1:
         raise InvalidConfig(
-            f"noise_variance is {noise_variance} and wnr_db {wnr_db}; give exactly one (--noise-variance or --wnr-db)"
+            f"noise_variance is {noise_variance}, wnr_db {wnr_db} and recorded {recorded}; give exactly one "
+            "(--noise-variance, --wnr-db or --recorded)"
         )
     if noise_variance is not None:
         check_variance(noise_variance, "noise_variance")
@@ -122,23 +141,32 @@ def _grouped(names: Sequence[str], groups: str, pairs: GroupTemperatures | None)
 
 
 def _reception(
-    moments: Mapping[str, Moments], groups: Partition, noise_variance: float | None, wnr_db: float | None, form: Form
+    checkpoint: Checkpoint,
+    moments: Mapping[str, Moments],
+    groups: Partition,
+    noise: float | Mapping[str, float],
+    form: Form,
 ) -> Reception:
     """What the receiver knows of each group; the weights themselves stay on the disk."""
-    if noise_variance is None:
-        assert wnr_db is not None
-        whole = WeightStatistics.from_moments(list(moments.values()))
-        noise_variance = noise_variance_within(wnr_db, whole.variance)
+    if not isinstance(noise, Mapping):
+        statistics = {
+            group: WeightStatistics.from_moments([moments[name] for name in members]).without_noise(noise)
+            for group, members in groups.items()
+        }
+        return Reception({}, noise, groups, statistics, form)
+    shapes = {name: torch.empty(tuple(checkpoint.shapes[name]), device="meta") for name in moments}
     statistics = {
-        group: WeightStatistics.from_moments([moments[name] for name in members]) for group, members in groups.items()
+        group: pooled_statistics(
+            [WeightStatistics.from_moments([moments[name]]) for name in members], [noise[name] for name in members]
+        )
+        for group, members in groups.items()
     }
-    estimated = {group: received.without_noise(noise_variance) for group, received in statistics.items()}
-    return Reception({}, noise_variance, groups, estimated, form)
+    return Reception(shapes, mean_noise(noise, shapes), groups, statistics, form, noise)
 
 
-def _change(denoiser: AffineDenoiser) -> Change:
+def _change(denoiser: TensorMap, gain: float) -> Change:
     def change(values: Tensor, start: int) -> None:
-        denoiser(values, out=values)
+        denoiser(values if gain == 1.0 else values.div_(gain), values)
 
     return change
 

@@ -26,7 +26,8 @@ class Streaming:
     """How a file is streamed. None of it changes the result.
 
     Attributes:
-        num_threads: threads that read, compute and write; None stands for one a core.
+        num_threads: threads that read, compute and write; None stands for two a core, so that some compute while
+            others wait for the disk.
         chunk: weights that a thread holds at a time, rounded up to a multiple of 65,536.
         on_progress: told the number of bytes of each chunk that is done, from any thread.
     """
@@ -46,7 +47,7 @@ class Streaming:
         """The number of threads to start."""
         if self.num_threads is not None:
             return self.num_threads
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
     @property
     def chunk_values(self) -> int:

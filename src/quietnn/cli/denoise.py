@@ -11,6 +11,9 @@ def denoise(
     out: Annotated[Path, typer.Argument(help="Where to write; of the same kind.")],
     noise_variance: Annotated[float | None, typer.Option(help="sigma_z^2, of the noise on every weight.")] = None,
     wnr_db: Annotated[float | None, typer.Option(help="Or the WNR in dB: sigma_z^2 = var(r) / (1 + WNR).")] = None,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Or what quietnn transmit recorded in the file.")
+    ] = False,
     method: Annotated[str, typer.Option(help="ml, mmse, mmse_p or mmse_pb.")] = "mmse",
     lambda_prime: Annotated[float | None, typer.Option(help="Population compensator; 0 is MMSE, 1 is ML.")] = None,
     beta: Annotated[float | None, typer.Option(help="Bias compensator.")] = None,
@@ -20,7 +23,7 @@ def denoise(
     noisy: Annotated[list[str] | None, typer.Option(help="Pattern of noisy tensors, instead of the rule.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: one a core).")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: two a core).")] = None,
 ) -> None:
     """Remove what can be removed of the noise on a checkpoint's weights, with what a receiver has.
 
@@ -38,6 +41,7 @@ def denoise(
             out,
             noise_variance=noise_variance,
             wnr_db=wnr_db,
+            recorded=recorded,
             method=method,
             lambda_prime=lambda_prime,
             beta=beta,

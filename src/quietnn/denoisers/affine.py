@@ -65,11 +65,13 @@ class AffineDenoiser:
         if received.dtype in (torch.float32, torch.float64):
             rho = torch.tensor(self.rho, dtype=received.dtype, device=received.device)
             return torch.add(rho, received, alpha=self.theta, out=out)
+        rho = torch.tensor(self.rho, device=received.device)
         if not (received.is_contiguous() and out.is_contiguous()):
-            return out.copy_(received.float().mul_(self.theta).add_(self.rho))
+            return out.copy_(torch.add(rho, received.float(), alpha=self.theta))
         scratch = torch.empty(min(received.numel(), _CHUNK), dtype=torch.float32, device=received.device)
         for source, sink in zip(torch.split(received.view(-1), _CHUNK), torch.split(out.view(-1), _CHUNK), strict=True):
-            sink.copy_(scratch[: source.numel()].copy_(source).mul_(self.theta).add_(self.rho))
+            wide = scratch[: source.numel()].copy_(source)
+            sink.copy_(torch.add(rho, wide, alpha=self.theta, out=wide))
         return out
 
 

@@ -10,6 +10,7 @@ error `mean(sigma_w^2 v_i / (sigma_w^2 + v_i))`. One multiplier for all has at b
 with `V = mean(v_i)`, which is never less, for the function is concave in `v`.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -99,10 +100,25 @@ def statistics_under(tensors: Iterable[Tensor], noises: Sequence[TensorNoise]) -
     >>> statistics_under([torch.tensor([1.0, -1.0])], [0.25])
     WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
     """
-    found = [_statistics_of(tensor, noise) for tensor, noise in zip(tensors, noises, strict=True)]
+    return _pooled([_statistics_of(tensor, noise) for tensor, noise in zip(tensors, noises, strict=True)])
+
+
+def pooled_statistics(received: Iterable[WeightStatistics], noises: Sequence[float]) -> WeightStatistics:
+    """`statistics_under` for tensors with one noise variance each, of which only the statistics are at hand.
+
+    >>> pooled_statistics([WeightStatistics(mean=0.0, variance=1.0, num_weights=2)], [0.25])
+    WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
+    """
+    return _pooled(
+        [(own.mean, own.variance - noise, own.num_weights) for own, noise in zip(received, noises, strict=True)]
+    )
+
+
+def _pooled(found: Sequence[tuple[float, float, int]]) -> WeightStatistics:
+    """One group of several tensors, in any order."""
     count = sum(number for _, _, number in found)
-    mean = sum(mean * number for mean, _, number in found) / count
-    variance = sum(number * (variance + (own - mean) ** 2) for own, variance, number in found) / count
+    mean = math.fsum(mean * number for mean, _, number in found) / count
+    variance = math.fsum(number * (variance + (own - mean) ** 2) for own, variance, number in found) / count
     return WeightStatistics(mean, max(variance, 0.0), count)
 
 

@@ -1,0 +1,66 @@
+"""The noise that `quietnn transmit` recorded in a file, for a receiver who knows the channel it came through."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from quietnn.errors import InvalidConfig
+from quietnn.theory.family import check_variance
+
+_REMEDY = "give --noise-variance or --wnr-db instead"
+
+
+@dataclass(frozen=True)
+class RecordedNoise:
+    """What the last transmission tells of itself: `r = gain (w + z)`.
+
+    Attributes:
+        variance: `sigma_z^2`, one for the model or by tensor name.
+        gain: what each tensor was multiplied by, where that is not one.
+    """
+
+    variance: float | Mapping[str, float]
+    gain: Mapping[str, float] = field(default_factory=dict)
+
+
+def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNoise:
+    """The noise on the named tensors by the last entry of a file's history.
+
+    >>> recorded_noise([{"verb": "transmit", "noise_variance": 0.1}], ["w"])
+    RecordedNoise(variance=0.1, gain={})
+
+    Raises:
+        InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors.
+    """
+    step = history[-1] if history else None
+    if not isinstance(step, Mapping) or step.get("verb") != "transmit":
+        told = f"its last entry is {step.get('verb')!r}" if isinstance(step, Mapping) else "there is no entry"
+        raise InvalidConfig(f"the file records no transmission ({told}); {_REMEDY}")
+    if "noise_variance_by_tensor" not in step:
+        return RecordedNoise(_number(step.get("noise_variance"), "noise variance"))
+    variances = _by_tensor(step["noise_variance_by_tensor"], names, "noise variance")
+    gains = _by_tensor(step.get("gain_by_tensor"), names, "gain")
+    wrong = [name for name, gain in gains.items() if not gain]
+    if wrong:
+        raise InvalidConfig(f"the file records that nothing came through of {wrong[0]!r}; leave it out with --exclude")
+    return RecordedNoise(variances, {name: gain for name, gain in gains.items() if gain != 1.0})
+
+
+def _by_tensor(recorded: Any, names: Sequence[str], what: str) -> dict[str, float]:
+    if not isinstance(recorded, Mapping):
+        raise InvalidConfig(f"the file records no {what} by tensor; {_REMEDY}")
+    missing = [name for name in names if name not in recorded]
+    if missing:
+        raise InvalidConfig(
+            f"the file records no {what} of {missing[0]!r}; choose what was sent with --noisy, --exclude"
+        )
+    return {name: _number(recorded[name], f"{what} of {name}") for name in names}
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidConfig(f"the file records {value!r} as {what}, which is no number; {_REMEDY}")
+    if "variance" in what:
+        check_variance(value, f"the recorded {what}")
+    return float(value)
