@@ -72,7 +72,7 @@ class Memory(TorchFunctionMode):
         """Begin a pass: what the pass before did not use is forgotten."""
         self._earlier, self._now = self._now, {}
         self._num_bytes = 0
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __torch_function__(
