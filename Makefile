@@ -9,7 +9,7 @@ demo: $(VENV)/.installed  ## a small network, noise, every denoiser: a table, fi
 	$(BIN)/quietnn demo
 
 test: $(VENV)/.installed  ## the tests that need nothing but this repository
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not assets and not ray and not flower and not slow and not browser and not analog and not wireless"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not assets and not ray and not flower and not slow and not browser and not analog and not wireless and not torchao"
 
 check: $(VENV)/.installed  ## format, lint, types
 	$(BIN)/ruff format --check .

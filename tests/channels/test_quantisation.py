@@ -30,20 +30,23 @@ def test_it_is_what_torch_calls_fake_quantisation(num_bits: int, shapes: dict[st
         assert ((ours - theirs).abs() < 1e-6).float().mean() > 0.9999
 
 
+@pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("clip", ["max", "mse"])
 @pytest.mark.parametrize("dither", [False, True])
 @pytest.mark.parametrize("num_bits", BITS)
 def test_gain_and_noise_are_predicted_by_integrating_over_the_weights(
-    num_bits: int, dither: bool, clip: str, shapes: dict[str, Tensor]
+    num_bits: int, dither: bool, clip: str, per_channel: bool, shapes: dict[str, Tensor]
 ) -> None:
-    medium = Quantisation(num_bits, dither=dither, clip=clip)
+    medium = Quantisation(num_bits, per_channel=per_channel, dither=dither, clip=clip)
+    observation = medium.transmit(shapes, seed=3)
+    assert isinstance(observation.noise_variance, dict)
     for name, tensor in shapes.items():
-        received = medium.transmit({name: tensor}, seed=3).received[name]
-        measured, points = ErrorMoments.of(tensor, received), weight_points(tensor)
-        predicted = ErrorMoments.predicted(points, medium.conditional(points, medium.steps(tensor).double()))
+        measured, predicted = ErrorMoments.of(tensor, observation.received[name]), medium.predict(tensor)
+        assert predicted.num_weights == tensor.numel()
         assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
         assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
         assert predicted.gain == pytest.approx(measured.gain, rel=0.05)
+        assert predicted.noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
 
 
 @pytest.mark.parametrize("num_bits", BITS)

@@ -9,7 +9,7 @@ from torch import Tensor
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
-from quietnn.channels.moments import ErrorMoments, pooled
+from quietnn.channels.moments import ErrorMoments, weight_points
 from quietnn.channels.repetition import Repetition
 from quietnn.errors import InvalidConfig
 from quietnn.noise import mean_of
@@ -78,13 +78,19 @@ def test_against_the_bound_for_gaussian_weights() -> None:
     assert loss_db == pytest.approx(1.53, abs=0.05)
 
 
-def test_its_error_is_told(shapes: dict[str, Tensor]) -> None:
-    observation = CodedDigital(9.0).transmit(shapes, seed=0)
+@pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0])
+@pytest.mark.parametrize("per_tensor", [False, True])
+def test_its_error_is_predicted_from_quantiles_of_the_weights(
+    wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]
+) -> None:
+    medium = CodedDigital(wnr_db, per_tensor)
+    steps, observation = medium.steps(shapes), medium.transmit(shapes, seed=0)
     assert isinstance(observation.noise_variance, dict)
-    measured = pooled([ErrorMoments.of(tensor, observation.received[name]) for name, tensor in shapes.items()])
-    assert sum(mean_of(value) for value in observation.noise_variance.values()) / 4 == pytest.approx(
-        measured.noise_variance, rel=0.05
-    )
+    for name, tensor in shapes.items():
+        points = weight_points(tensor)
+        levels = (points / steps[name]).round() * steps[name]
+        predicted = ErrorMoments.predicted(points, (levels, torch.zeros(1)))  # a factor on the levels changes nothing
+        assert predicted.noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
 
 
 def test_one_step_for_the_model_has_the_least_error_and_starves_small_layers() -> None:

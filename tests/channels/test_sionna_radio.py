@@ -66,6 +66,19 @@ def test_the_seed_decides_and_the_global_state_stays(shapes: dict[str, Tensor]) 
     assert not torch.equal(SionnaRadio(10.0).transmit(shapes, seed=1).received["gaussian"], first)
 
 
+@pytest.mark.wireless
+def test_another_process_receives_the_same_weights(shapes: dict[str, Tensor]) -> None:
+    """What a link is built from is drawn too (its pilots): it must not hang on what the process did before."""
+    from quietnn.channels import sionna_radio
+
+    first = SionnaRadio(10.0).transmit(shapes, seed=0).received["gaussian"]
+    torch.manual_seed(17)
+    sionna_radio._link.cache_clear()
+    before = torch.get_rng_state()
+    assert torch.equal(SionnaRadio(10.0).transmit(shapes, seed=0).received["gaussian"], first)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_channel_uses_count_whole_slots() -> None:
     assert SionnaRadio(10.0).channel_uses({"a": torch.zeros(1728), "b": torch.zeros(1)}) == 2 * 14 * 72
 

@@ -1,6 +1,7 @@
 """Sweeps over media other than white noise."""
 
 import math
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,13 @@ def test_what_could_not_run_is_refused_at_once(
         media(channel, levels=levels, wnr_db=wnr_db)
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("media-*.toml")), ids=lambda path: path.stem)
-def test_the_ready_made_configurations_are_sound(path: Path) -> None:
-    assert load_config(NoisyInference, path).units()
+PRESETS = [
+    (path, preset)
+    for path in sorted(CONFIGS.glob("media-*.toml"))
+    for preset in (None, *tomllib.loads(path.read_text())["presets"])
+]
+
+
+@pytest.mark.parametrize(("path", "preset"), PRESETS, ids=lambda part: getattr(part, "stem", part))
+def test_the_ready_made_configurations_are_sound(path: Path, preset: str | None) -> None:
+    assert load_config(NoisyInference, path, preset=preset).units()

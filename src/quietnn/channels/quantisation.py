@@ -10,13 +10,13 @@ subtractive dither, `r = Q(w + u) - u`, it does at any step (Schuchman, "Dither 
 noise", 1964).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.moments import Conditional, ErrorMoments, weight_points
+from quietnn.channels.moments import Conditional, ErrorMoments, pooled, weight_points
 from quietnn.channels.randomness import check_seed, uniform
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.noise import NoiseVariance, TensorNoise
@@ -26,6 +26,8 @@ CLIPS = ("max", "mse")
 
 _NUM_DITHERS = 32
 _NUM_CLIPS = 40
+_FEWEST_POINTS, _MOST_POINTS = 2_001, 400_001
+"""Of an integral over weights. Of millions a few beyond the range can make a tenth of a fine grid's error."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,16 @@ class Quantisation:
         mean = total / _NUM_DITHERS
         return values + mean, squares / _NUM_DITHERS - mean.square()
 
+    def predict(self, tensor: Tensor) -> ErrorMoments:
+        """Gain and noise to be expected of a tensor, integrated over quantiles of what shares a step, then pooled."""
+        rows = self._rows(tensor.detach())
+        found = []
+        for row, step in zip(rows, self.steps(tensor).double().flatten(), strict=True):
+            points = weight_points(row, num_points=min(max(_FEWEST_POINTS, row.numel()), _MOST_POINTS))
+            own = ErrorMoments.predicted(points, self.conditional(points, step))
+            found.append(replace(own, num_weights=row.numel()))
+        return pooled(found)
+
     @property
     def _largest(self) -> int:
         return int(2 ** (self.num_bits - 1)) - 1
@@ -125,11 +137,7 @@ class Quantisation:
 
     def _gain_and_noise(self, tensor: Tensor, received: Tensor, step: Tensor) -> tuple[float, TensorNoise]:
         """The tensor's gain, and the variance of what the gain does not explain, by channel where steps are."""
-        if self.dither and step.ndim == 0:
-            points = weight_points(tensor)
-            moments = ErrorMoments.predicted(points, self.conditional(points, step.double()))
-        else:
-            moments = ErrorMoments.of(tensor, received)
+        moments = self.predict(tensor) if self.dither and step.ndim == 0 else ErrorMoments.of(tensor, received)
         if step.ndim == 0:
             return moments.gain, moments.noise_variance
         clean, arrived = self._rows(tensor).double(), self._rows(received).double()

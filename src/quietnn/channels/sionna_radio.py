@@ -102,9 +102,11 @@ class _Link:
                 f"Sionna 2 cannot be imported ({error}); pip install sionna-no-rt, or use the built-in channel 'fading'"
             ) from error
         self._config: Any = config
-        grid = ResourceGrid(
-            _NUM_SYMBOLS, _SUBCARRIERS, _SPACING, pilot_pattern="kronecker", pilot_ofdm_symbol_indices=list(_PILOTS)
-        )
+        with torch.random.fork_rng(devices=[]), self.seeding() as reseed:
+            reseed(0)  # pilots are random symbols, drawn with the grid: unseeded, every process would have its own
+            grid = ResourceGrid(
+                _NUM_SYMBOLS, _SUBCARRIERS, _SPACING, pilot_pattern="kronecker", pilot_ofdm_symbol_indices=list(_PILOTS)
+            )
         self._map = ResourceGridMapper(grid)
         kinds = grid.build_type_grid().flatten()
         self._data, self._pilots = (torch.nonzero(kinds == kind).squeeze(-1) for kind in (0, 1))
