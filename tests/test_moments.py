@@ -25,9 +25,9 @@ def test_spread_is_right_wherever_the_mean_lies(ratio: float) -> None:
         assert float(square) == pytest.approx(exact, rel=1e-13)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.65, 1.8, 100.0], ids=str)
-def test_16_bits_are_summed_to_six_digits_in_every_block(dtype: torch.dtype, ratio: float) -> None:
+def test_up_to_32_bits_are_summed_to_six_digits_in_every_block(dtype: torch.dtype, ratio: float) -> None:
     values = torch.from_numpy(np.random.default_rng(4).normal(ratio, 1.0, 40 * BLOCK + 7)).to(dtype)
     _, means, squares = block_moments(values)
     for block, mean, square in zip(torch.split(values.double(), BLOCK), means, squares, strict=True):

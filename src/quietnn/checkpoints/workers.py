@@ -33,7 +33,7 @@ class Streaming:
     """
 
     num_threads: int | None = None
-    chunk: int = 8 * NOISE_BLOCK
+    chunk: int = 32 * NOISE_BLOCK
     on_progress: Callable[[int], None] = ignore_progress
 
     def __post_init__(self) -> None:
