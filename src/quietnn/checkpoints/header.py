@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidWeights, MissingData
 
 MAX_HEADER_BYTES = 100_000_000
@@ -108,7 +109,7 @@ def encode_header(header: Header, metadata: Mapping[str, str]) -> bytes:
     """The header as the first bytes of a file, with other metadata; the tensors keep order and offsets.
 
     >>> header = parse_header(b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', 8)
-    >>> encode_header(header, {"made": "by hand"})[8:]
+    >>> encode_header(header, {"made": "by hand"})[8:].rstrip()  # spaces follow, up to the end of a page
     b'{"__metadata__":{"made":"by hand"},"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
     """
     fields: dict[str, Any] = {_METADATA: dict(metadata)}
@@ -116,7 +117,7 @@ def encode_header(header: Header, metadata: Mapping[str, str]) -> bytes:
         offsets = [entry.begin, entry.end]
         fields[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": offsets}
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the data stay aligned
+    text += b" " * (-(8 + len(text)) % PAGE)  # tensors of whole pages then lie on pages, and go straight to the disk
     if len(text) > MAX_HEADER_BYTES:
         raise InvalidWeights(f"the new header has {len(text)} bytes, more than the format's {MAX_HEADER_BYTES}")
     return len(text).to_bytes(8, "little") + text
