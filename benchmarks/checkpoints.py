@@ -89,7 +89,7 @@ from quietnn.channels.awgn import AWGN
 from quietnn.channels.randomness import standard_normal
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming
-threads, num_values, part = Streaming().threads, int(sys.argv[3]), 1 << 19
+threads, num_values, part = Streaming().writers, int(sys.argv[3]), 1 << 19
 def draw(number): standard_normal(part, seed=0, name=str(number))
 start = time.perf_counter()
 with ThreadPoolExecutor(threads) as pool:

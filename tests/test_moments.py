@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietnn.moments import BLOCK, SCRATCH, block_moments, empty_moments, new_scratch
+from quietnn.moments import AT_ONCE, BLOCK, block_moments, empty_moments
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -30,9 +30,10 @@ def test_spread_is_right_wherever_the_mean_lies(ratio: float) -> None:
 def test_up_to_32_bits_are_summed_to_six_digits_in_every_block(dtype: torch.dtype, ratio: float) -> None:
     values = torch.from_numpy(np.random.default_rng(4).normal(ratio, 1.0, 40 * BLOCK + 7)).to(dtype)
     _, means, squares = block_moments(values)
+    digits = 1e-7 if dtype == torch.float32 else 5e-7
     for block, mean, square in zip(torch.split(values.double(), BLOCK), means, squares, strict=True):
-        assert float(mean) == pytest.approx(float(block.mean()), rel=1e-7, abs=1e-7)
-        assert float(square) == pytest.approx(float((block - block.mean()).square().sum()), rel=2e-6)
+        assert float(mean) == pytest.approx(float(block.mean()), rel=digits, abs=digits)
+        assert float(square) == pytest.approx(float((block - block.mean()).square().sum()), rel=10 * digits)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
@@ -57,19 +58,19 @@ def test_equal_values_have_hardly_any_spread(value: float) -> None:
 def test_chunks_and_memory_change_no_bit(dtype: torch.dtype, num_values: int, num_blocks: int, centre: float) -> None:
     values = torch.from_numpy(np.random.default_rng(num_values).normal(centre, 1.0, num_values)).to(dtype)
     expected = block_moments(values)
-    scratch, into = new_scratch(), empty_moments(num_values)
+    into = empty_moments(num_values)
     for start in range(0, num_values, num_blocks * BLOCK):
         piece = values[start : start + num_blocks * BLOCK]
         first = start // BLOCK
         counts, means, squares = (column[first : first - (-len(piece) // BLOCK)] for column in into)
-        block_moments(piece, scratch=scratch, into=(counts, means, squares))
+        block_moments(piece, into=(counts, means, squares))
     assert all(torch.equal(one, other) for one, other in zip(expected, into, strict=True))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("place", [0, SCRATCH, SCRATCH + BLOCK + 1])
+@pytest.mark.parametrize("place", [0, AT_ONCE, AT_ONCE + BLOCK + 1])
 def test_a_value_that_is_not_finite_shows_in_its_blocks_mean(value: float, place: int) -> None:
-    values = torch.zeros(SCRATCH + BLOCK + 2, dtype=torch.float16)
+    values = torch.zeros(AT_ONCE + BLOCK + 2, dtype=torch.float16)
     values[place] = value
     _, means, _ = block_moments(values)
     assert [index for index, mean in enumerate(means.tolist()) if not math.isfinite(mean)] == [place // BLOCK]

@@ -14,15 +14,13 @@ Column = np.ndarray[Any, np.dtype[np.float64]]
 BLOCK = 4096
 """Weights per partial sum. Fixed, so that a statistic does not depend on chunking, threads or tensor order."""
 
-SCRATCH = 512 * BLOCK
-"""Weights that are summed at a time: enough that threads seldom wait for each other at the interpreter's lock."""
+AT_ONCE = 512 * BLOCK
+"""Weights that are summed in one call: enough that threads seldom wait for each other at the interpreter's lock."""
 
 _FAR = 4.0
 
-
-def new_scratch(num_values: int = SCRATCH) -> Tensor:
-    """Memory for `block_moments` to compute in, for a caller with many tensors: fresh memory is slow to touch."""
-    return torch.empty(num_values, dtype=torch.float32)
+_SMALL = torch.finfo(torch.float32).tiny / torch.finfo(torch.float32).eps ** 2
+"""Below this the sum of squares in float32 has lost digits to the bottom of its range."""
 
 
 def empty_moments(num_values: int) -> Moments:
@@ -39,17 +37,16 @@ def empty_moments(num_values: int) -> Moments:
     return counts, means, squares
 
 
-def block_moments(tensor: Tensor, *, scratch: Tensor | None = None, into: Moments | None = None) -> Moments:
+def block_moments(tensor: Tensor, *, into: Moments | None = None) -> Moments:
     """Count, mean and sum of squared deviations of each block of 4096 weights.
 
-    A block is summed in float32, to about seven digits (float64 weights in float64), and blocks are combined by exact
-    summation. The blocks are fixed by the tensor alone, so a statistic is the same to the last bit however the tensor
-    was cut into chunks (at multiples of the block) and whatever the thread count. A value that is not finite leaves a
-    mean that is not.
+    A block is summed in float32, to about seven digits (16-bit weights to six, float64 weights in float64), and
+    blocks are combined by exact summation. The blocks are fixed by the tensor alone, so a statistic is the same to the
+    last bit however the tensor was cut into chunks (at multiples of the block) and whatever the thread count. A value
+    that is not finite leaves a mean that is not.
 
     Args:
         tensor: any floating point tensor.
-        scratch: from `new_scratch`, to widen weights of 16 bits in.
         into: from `empty_moments`, or a slice of it, to write to.
 
     >>> counts, means, squares = block_moments(torch.tensor([1.0, 3.0]))
@@ -59,53 +56,71 @@ def block_moments(tensor: Tensor, *, scratch: Tensor | None = None, into: Moment
     flat = tensor.detach().reshape(-1)
     if into is None:
         into = empty_moments(flat.numel())
-    if scratch is None and flat.dtype.itemsize == 2:
-        scratch = new_scratch(min(flat.numel(), SCRATCH))
-    _, means, squares = columns = [column.numpy() for column in into]
+    counts, means, squares = (column.numpy() for column in into)
     whole = flat.numel() // BLOCK * BLOCK
+    stops = [*range(AT_ONCE, whole, AT_ONCE), whole, flat.numel()]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for start in range(0, whole, SCRATCH):
-            stop = min(start + SCRATCH, whole)
-            blocks = slice(start // BLOCK, stop // BLOCK)
-            _sum(flat[start:stop], scratch, means[blocks], squares[blocks])
-        if whole < flat.numel():
-            _sum(flat[whole:], scratch, means[whole // BLOCK :], squares[whole // BLOCK :])
-        _centre(flat, *columns)
+        for start, stop in zip([0, *stops], stops, strict=False):
+            if start < stop:
+                blocks = slice(start // BLOCK, -(-stop // BLOCK))
+                _moments(flat[start:stop], counts[blocks], means[blocks], squares[blocks])
     return into
 
 
-def _sum(values: Tensor, scratch: Tensor | None, sums: Column, squares: Column) -> None:
-    """Sum and sum of squares of blocks of equal length: products of vectors, which BLAS does without another copy.
+def _moments(values: Tensor, counts: Column, means: Column, squares: Column) -> None:
+    """The moments of blocks of equal length."""
+    rows = values.view(len(counts), -1)
+    if values.device.type != "cpu":
+        rows = rows.to(torch.promote_types(values.dtype, torch.float32))
+        means[:], squares[:] = rows.sum(dim=1).cpu().numpy(), rows.square().sum(dim=1).cpu().numpy()
+    elif values.dtype.itemsize == 2:
+        return _narrow_moments(rows, counts, means, squares)
+    else:
+        _sum(rows, means, squares)
+    _centre(rows, counts, means, squares)
+
+
+def _narrow_moments(rows: Tensor, counts: Column, means: Column, squares: Column) -> None:
+    """Moments of 16-bit weights by the kernel of batch normalisation, which widens them as it goes."""
+    unused = torch.zeros(len(rows))
+    mean, variance = torch.batch_norm_update_stats(rows[None], unused, unused.clone(), 0.0)
+    means[:], squares[:] = mean.numpy(), variance.numpy()
+    good = (squares > _SMALL) & (squares < np.inf) & (means * means < (_FAR - 1) * squares)
+    squares *= counts
+    _take_again(rows, ~good, means, squares)
+
+
+def _sum(rows: Tensor, sums: Column, squares: Column) -> None:
+    """Sum and sum of squares of each row: products of vectors, which BLAS does without another copy.
 
     They go through numpy because torch hands the interpreter's lock over at every call, however small, and threads that
     stream a file then wait for each other: two threads took twice as long as one.
     """
-    if values.device.type != "cpu":
-        rows = values.to(torch.promote_types(values.dtype, torch.float32)).view(len(sums), -1)
-        sums[:], squares[:] = rows.sum(dim=1).cpu().numpy(), rows.square().sum(dim=1).cpu().numpy()
-        return
-    if values.dtype.itemsize == 2 and scratch is not None:
-        values = scratch[: values.numel()].copy_(values)
-    table = values.numpy().reshape(len(sums), 1, -1)
+    table = rows.numpy()[:, None]
     ones = np.ones((table.shape[2], 1), dtype=table.dtype)
     sums[:] = np.matmul(table, ones)[:, 0, 0]
     squares[:] = np.matmul(table, table.transpose(0, 2, 1))[:, 0, 0]
 
 
-def _centre(flat: Tensor, counts: Column, means: Column, squares: Column) -> None:
+def _centre(rows: Tensor, counts: Column, means: Column, squares: Column) -> None:
     """Turn the sums into means and the sums of squares into those of squared deviations, mostly without another pass.
 
     `sum (w - m)^2 = sum w^2 - n m^2` loses a factor of 4 in precision where it is a quarter of `sum w^2`. Blocks where
     it is less, whose mean is 1.7 times their spread, and blocks whose squares leave the range of the numbers they were
     summed in are taken again in float64, about their mean.
     """
-    limits = torch.finfo(torch.promote_types(flat.dtype, torch.float32))
+    limits = torch.finfo(torch.promote_types(rows.dtype, torch.float32))
     means /= counts
     deviations = squares - counts * means * means
     within = (squares > limits.tiny / limits.eps**2) & (squares < np.inf)  # neither is so for NaN
     good = within & (deviations * _FAR >= squares)
     squares[:] = deviations
-    for index in np.flatnonzero(~good):
-        block = flat[index * BLOCK : (index + 1) * BLOCK].double()
-        mean = block.mean()
-        means[index], squares[index] = mean.item(), (block - mean).square().sum().item()
+    _take_again(rows, ~good, means, squares)
+
+
+def _take_again(rows: Tensor, which: np.ndarray[Any, np.dtype[np.bool_]], means: Column, squares: Column) -> None:
+    """The mean and the sum of squared deviations of some rows in float64."""
+    for index in map(int, np.flatnonzero(which)):
+        row = rows[index].double()
+        mean = row.mean()
+        means[index], squares[index] = mean.item(), (row - mean).square().sum().item()

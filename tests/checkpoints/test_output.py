@@ -238,7 +238,7 @@ def test_an_error_in_one_thread_stops_all_and_leaves_nothing(tmp_path: Path, fil
             raise ValueError("three")
 
     with pytest.raises(ValueError, match="three"):
-        run(range(1, 1000), work, Streaming(num_threads=2, chunk=1))
+        run(range(1, 1000), work, 2, 1)
     assert len(done) < 999
 
 

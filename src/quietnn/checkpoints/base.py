@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from threading import local
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from quietnn.checkpoints.provenance import Step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights
-from quietnn.moments import BLOCK, Moments, block_moments, empty_moments, new_scratch
+from quietnn.moments import BLOCK, Moments, block_moments, empty_moments
 
 Change = Callable[[Tensor, int], None]
 """Changes a flat stretch of a tensor in place, given the stretch and its start in the tensor."""
@@ -67,16 +66,13 @@ def moments_of(
     shapes = checkpoint.shapes
     table = {name: empty_moments(math.prod(shapes[name])) for name in names}  # beforehand, in one stretch of memory
     bad: dict[str, int] = dict.fromkeys(names, 0)
-    own = local()
 
     def look(name: str, values: Tensor, start: int) -> None:
-        if not hasattr(own, "scratch"):
-            own.scratch = new_scratch()
         if gain and name in gain:
             values = values / gain[name]
         first = start // BLOCK
         counts, means, squares = (column[first : first - (-values.numel() // BLOCK)] for column in table[name])
-        block_moments(values, scratch=own.scratch, into=(counts, means, squares))
+        block_moments(values, into=(counts, means, squares))
         if not math.isfinite(means.sum()):
             bad[name] += int((~torch.isfinite(values)).sum())
 

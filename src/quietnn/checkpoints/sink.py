@@ -23,8 +23,7 @@ class Sink:
     """
 
     def __init__(self, path: Path, num_bytes: int) -> None:
-        self._cached = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        self._direct: int | None = None
+        self._cached, self._direct = os.open(path, os.O_RDWR | os.O_CREAT, 0o666), -1
         try:
             _reserve(self._cached, num_bytes)
             with suppress(OSError, AttributeError):  # not every disk can, nor every system
@@ -37,7 +36,7 @@ class Sink:
         """Write a flat tensor of bytes to a place in the file."""
         view, end = stretch.numpy().data, offset + stretch.numel()
         first, last = -(-offset // PAGE) * PAGE, end // PAGE * PAGE
-        if self._direct is None or first >= last or (stretch.data_ptr() - offset) % PAGE:
+        if self._direct < 0 or first >= last or (stretch.data_ptr() - offset) % PAGE:
             return self.write_bytes(view, offset)
         self.write_bytes(view[: first - offset], offset)
         done = _write_pages(self._direct, view[first - offset : last - offset], first)
@@ -58,10 +57,11 @@ class Sink:
             self.close()
 
     def close(self) -> None:
-        """Close without waiting."""
-        if self._direct is not None:
-            os.close(self._direct)
-        os.close(self._cached)
+        """Close without waiting; a second time does nothing."""
+        for descriptor in (self._direct, self._cached):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._direct = self._cached = -1
 
 
 def _write_pages(descriptor: int, view: memoryview, offset: int) -> int:

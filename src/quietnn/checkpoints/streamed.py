@@ -1,11 +1,13 @@
 """A safetensors model of any size: two passes, a few megabytes of memory, the disk as the only limit."""
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from torch import Tensor
@@ -76,54 +78,95 @@ class StreamedCheckpoint:
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show every stretch of the named tensors to a function, from several threads."""
-        wanted = frozenset(names)
-        for shard in self.shards:
-            with reading(shard.path) as source:
+        wanted, chunk = frozenset(names), streaming.chunk_values
 
-                def work(piece: Piece, buffer: Tensor, shard: Shard = shard, source: int = source) -> None:
-                    stretch = piece.within(buffer)
-                    read_into(stretch, source, shard.header.data_start + piece.begin, path=shard.path)
-                    look(piece.name, stretch.view(piece.dtype), piece.start)
-                    streaming.on_progress(piece.num_bytes)
+        def work(job: tuple[_Source, Piece], buffer: Tensor) -> None:
+            source, piece = job
+            stretch = piece.within(buffer)
+            source.read(piece, stretch)
+            look(piece.name, stretch.view(piece.dtype), piece.start)
+            streaming.on_progress(piece.num_bytes)
 
-                run(pieces_of(shard.header, streaming.chunk_values, wanted), work, streaming)
+        with _sources(self.shards) as sources:
+            jobs = ((source, piece) for source in sources for piece in pieces_of(source.header, chunk, wanted))
+            run(jobs, work, streaming.readers, chunk)
 
     def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
         """Write a copy with some tensors changed: all shards, and a folder's other files as they are."""
         if not self.path.is_dir():
-            with replacing_file(out) as partial, _Flusher() as flusher:
-                flusher.later(_write_shard(self.shards[0], partial, changes, step, streaming))
+            with replacing_file(out) as partial:
+                self._write_shards([partial], changes, step, streaming)
             return
         with replacing_folder(out) as partial:
             _copy_others(self.path, partial, {shard.path.name for shard in self.shards})
-            with _Flusher() as flusher:
-                for shard in self.shards:
-                    target = partial / shard.path.name
-                    flusher.later(_write_shard(shard, target, changes, step, streaming))
+            self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)
+
+    def _write_shards(
+        self, targets: Sequence[Path], changes: Mapping[str, Change], step: Step, streaming: Streaming
+    ) -> None:
+        """Write every shard, with no pause between one and the next."""
+        chunk = streaming.chunk_values
+
+        def jobs() -> Iterator[tuple[_Target, Piece]]:
+            for source, path in zip(sources, targets, strict=True):
+                header = encode_header(source.header, with_step(source.header.metadata, step))
+                sink = opened.enter_context(closing(Sink(path, len(header) + source.header.data_size)))
+                pieces = list(pieces_of(source.header, chunk))
+                target = _Target(source, sink, header, len(pieces), flusher.later)
+                yield from ((target, piece) for piece in pieces)
+
+        def work(job: tuple[_Target, Piece], buffer: Tensor) -> None:
+            target, piece = job
+            target.write(piece, buffer, changes.get(piece.name))
+            streaming.on_progress(piece.num_bytes)
+
+        with ExitStack() as opened, _sources(self.shards) as sources, _Flusher() as flusher:
+            run(jobs(), work, streaming.writers, chunk)
 
 
-def _write_shard(shard: Shard, target: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> Sink:
-    """Write one shard; what it returns is still to be finished."""
-    header = encode_header(shard.header, with_step(shard.header.metadata, step))
-    sink = Sink(target, len(header) + shard.header.data_size)
-    try:
+class _Source:
+    """A shard open for reading."""
+
+    def __init__(self, shard: Shard, descriptor: int) -> None:
+        self.header, self._path, self._descriptor = shard.header, shard.path, descriptor
+
+    def read(self, piece: Piece, stretch: Tensor) -> None:
+        """Fill a flat tensor of bytes with a piece."""
+        read_into(stretch, self._descriptor, self.header.data_start + piece.begin, path=self._path)
+
+
+@contextmanager
+def _sources(shards: Sequence[Shard]) -> Iterator[list[_Source]]:
+    with ExitStack() as stack:
+        yield [_Source(shard, stack.enter_context(reading(shard.path))) for shard in shards]
+
+
+class _Target:
+    """A shard being written; with the last of its pieces it is handed on to be finished."""
+
+    def __init__(
+        self, source: _Source, sink: Sink, header: bytes, num_pieces: int, finish: Callable[[Sink], None]
+    ) -> None:
+        self._source, self._sink, self._data_start, self._finish = source, sink, len(header), finish
+        self._missing, self._lock = num_pieces + 1, Lock()
         sink.write_bytes(header, 0)
-        with reading(shard.path) as source:
+        self._done()
 
-            def work(piece: Piece, buffer: Tensor) -> None:
-                place = len(header) + piece.begin
-                stretch = piece.within(buffer, place)
-                read_into(stretch, source, shard.header.data_start + piece.begin, path=shard.path)
-                if piece.name in changes:
-                    changes[piece.name](stretch.view(piece.dtype), piece.start)
-                sink.write(stretch, place)
-                streaming.on_progress(piece.num_bytes)
+    def write(self, piece: Piece, buffer: Tensor, change: Change | None) -> None:
+        """Read a piece, change it and write it."""
+        place = self._data_start + piece.begin
+        stretch = piece.within(buffer, place)
+        self._source.read(piece, stretch)
+        if change is not None:
+            change(stretch.view(piece.dtype), piece.start)
+        self._sink.write(stretch, place)
+        self._done()
 
-            run(pieces_of(shard.header, streaming.chunk_values), work, streaming)
-    except BaseException:
-        sink.close()
-        raise
-    return sink
+    def _done(self) -> None:
+        with self._lock:
+            self._missing -= 1
+            if not self._missing:
+                self._finish(self._sink)
 
 
 class _Flusher:

@@ -26,8 +26,8 @@ class Streaming:
     """How a file is streamed. None of it changes the result.
 
     Attributes:
-        num_threads: threads that read, compute and write; None stands for two a core, so that some compute while
-            others wait for the disk.
+        num_threads: threads that read, compute and write; None stands for one a core to read, and for two a core to
+            write, so that some compute while others wait for the disk.
         chunk: weights that a thread holds at a time, rounded up to a multiple of 65,536.
         on_progress: told the number of bytes of each chunk that is done, from any thread.
     """
@@ -43,11 +43,15 @@ class Streaming:
                 raise InvalidConfig(f"{name} is {value}; it must be at least 1")
 
     @property
-    def threads(self) -> int:
-        """The number of threads to start."""
-        if self.num_threads is not None:
-            return self.num_threads
-        return 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    def readers(self) -> int:
+        """The number of threads that only read and compute."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.num_threads or cores
+
+    @property
+    def writers(self) -> int:
+        """The number of threads that write as well."""
+        return self.num_threads or 2 * self.readers
 
     @property
     def chunk_values(self) -> int:
@@ -55,7 +59,7 @@ class Streaming:
         return -(-self.chunk // NOISE_BLOCK) * NOISE_BLOCK
 
 
-def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Streaming) -> None:
+def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], num_threads: int, chunk_values: int) -> None:
     """Do every job, each thread with a buffer of its own (bytes, for a chunk of the widest dtype anywhere in a page).
 
     The first error stops all threads and is raised here.
@@ -70,14 +74,14 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], streaming: Str
 
     def labour() -> None:
         try:
-            buffer = whole_pages(streaming.chunk_values * 8 + PAGE)
+            buffer = whole_pages(chunk_values * 8 + PAGE)
             while (job := next_job()) is not None:
                 work(job, buffer)
         except BaseException as error:
             errors.append(error)
 
     with _one_torch_thread():
-        helpers = [Thread(target=labour, daemon=True) for _ in range(streaming.threads - 1)]
+        helpers = [Thread(target=labour, daemon=True) for _ in range(num_threads - 1)]
         try:
             for helper in helpers:
                 helper.start()
