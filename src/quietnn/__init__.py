@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quietnn.automatic.result import AutoResult, Tried
     from quietnn.calibration.calibrate import calibrate, calibrate_with_report
     from quietnn.calibration.report import CalibratedLayer, CalibrationReport
+    from quietnn.calibration.structured import calibrate_structured
     from quietnn.channels.awgn import AWGN, Power
     from quietnn.channels.base import Channel, Medium, Observation
     from quietnn.channels.digital import CodedDigital
@@ -106,6 +107,7 @@ _HOMES = {
     "at_unit_gain": "quietnn.channels.transmit",
     "auto": "quietnn.automatic.auto",
     "calibrate": "quietnn.calibration.calibrate",
+    "calibrate_structured": "quietnn.calibration.structured",
     "calibrate_with_report": "quietnn.calibration.calibrate",
     "classification_loss": "quietnn.denoisers.evidence",
     "denoise": "quietnn.denoisers.denoise",
@@ -184,6 +186,7 @@ __all__ = [
     "at_unit_gain",
     "auto",
     "calibrate",
+    "calibrate_structured",
     "calibrate_with_report",
     "classification_loss",
     "denoise",

@@ -79,3 +79,13 @@ def test_the_digest_changes_with_what_decides_a_value_only(tmp_path: Path) -> No
     more = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["num_draws=9", 'methods=["ml", "mmse"]'])
     other = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["num_tuning_examples=10"])
     assert config.digest == more.digest != other.digest
+
+
+def test_an_override_may_leave_out_the_quotes_of_a_word_or_path(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    assert load_config(NoisyInference, path, overrides=["weights=results/a-b_c.safetensors"]).weights == (
+        "results/a-b_c.safetensors"
+    )
+    for bad in ("weights=a b", "weights=[a", "weights=1a", "wnr_db=five"):
+        with pytest.raises(InvalidConfig):
+            load_config(NoisyInference, path, overrides=[bad])

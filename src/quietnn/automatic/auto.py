@@ -12,13 +12,15 @@ from quietnn.automatic.candidates import (
     Candidate,
     Normalisation,
     Received,
-    calibrate_received,
+    has_kernels,
     has_stored_statistics,
     scale_is_undone,
 )
 from quietnn.automatic.choice import BASELINE, accuracy_of_choice, choose, wilson_interval
 from quietnn.automatic.labelled import Inputs, Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
+from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Split, folds
 from quietnn.denoisers.reception import Reception
@@ -51,7 +53,8 @@ def auto(
 
     - *Nothing*: MMSE where every scale is undone by a normalisation of each input (transformers), else the weights as
       they came: plain MMSE harms networks with BatchNorm.
-    - *Inputs*: noise-aware calibration of BatchNorm; without BatchNorm as above.
+    - *Inputs*: noise-aware calibration of BatchNorm, after the structured prior where there are convolutions; without
+      BatchNorm as above.
     - *Inputs and labels*: every candidate is made twice, from half of the examples each time, and judged on the other
       half. The simplest within a standard error of the smallest loss wins, if its loss is not above that of the weights
       as they came, and is made once more from all examples. A candidate that fails is recorded and passed over.
@@ -220,11 +223,12 @@ def _without_labels(
     if Reception.of(noisy_weights(model, normalisation=normalisation), noise_variance).noise_variance == 0:
         return result(copy.deepcopy(model), BASELINE, 0.0, *_about(True, BASELINE))
     if inputs is not None and has_stored_statistics(model):
+        name, repair = ("structured", calibrate_structured) if has_kernels(model) else ("calibrated", calibrate)
         try:
-            calibrated = calibrate_received(model, inputs, noise_variance, normalisation)
+            repaired = repair(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
         except QuietnnError as error:
             return result(copy.deepcopy(model), BASELINE, 1.0, f"calibration failed: {error}")
-        return result(calibrated, "calibrated", 1.0, "no labels, so nothing could be judged; calibration needs none")
+        return result(repaired, name, 1.0, "no labels, so nothing could be judged; calibration needs none")
     if scale_is_undone(model):
         denoised = denoise(model, noise_variance=noise_variance, normalisation=normalisation)
         return result(denoised, "mmse", 0.0, "every scale is undone by a normalisation of each input, so MMSE is safe")

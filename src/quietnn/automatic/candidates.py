@@ -6,13 +6,15 @@ from functools import cached_property
 
 from torch import nn
 
-from quietnn.automatic.labelled import Inputs, Labelled
+from quietnn.automatic.labelled import Labelled
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.structured import calibrate_structured
 from quietnn.calibration.visit import BatchNorm
 from quietnn.denoisers.affine import ML, Temperatures
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.denoisers.structured import CONVOLUTIONS
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.tuning.gradient import GradientSettings, tune_by_gradient
@@ -68,6 +70,10 @@ class Received:
         """The noisy weights in groups."""
         weights = noisy_weights(self.model, normalisation=self.normalisation)
         return Reception.of(weights, self.noise, groups=groups)
+
+    def calibrated(self, model: nn.Module) -> nn.Module:
+        """Noise-aware calibration of the weights as they came."""
+        return calibrate(model, self.examples.inputs, noise_variance=self.noise, normalisation=self.normalisation)
 
 
 @dataclass(frozen=True)
@@ -129,17 +135,22 @@ def _mmse(groups: str) -> Callable[[Received], Made]:
 
 
 def _calibrated(received: Received) -> Made:
-    return Made(
-        calibrate_received(received.model, received.examples.inputs, received.noise, received.normalisation),
-        1.0,
+    return Made(received.calibrated(received.model), 1.0)
+
+
+def _structured(received: Received) -> Made:
+    model = calibrate_structured(
+        received.model,
+        received.examples.inputs,
+        noise_variance=received.noise,
+        normalisation=received.normalisation,
     )
+    return Made(model, 1.0)
 
 
-def calibrate_received(
-    model: nn.Module, inputs: Inputs, noise_variance: NoiseVariance, normalisation: Normalisation
-) -> nn.Module:
-    """Noise-aware calibration of the weights as they came."""
-    return calibrate(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+def has_kernels(model: nn.Module) -> bool:
+    """Whether there is a convolution to have a structured prior, and a BatchNorm to be calibrated."""
+    return has_stored_statistics(model) and any(type(layer) in CONVOLUTIONS for layer in model.modules())
 
 
 def _mmse_pb(received: Received) -> Made:
@@ -192,13 +203,12 @@ def _layerwise(received: Received) -> Made:
 
 
 def _posterior(received: Received) -> Made:
-    inputs = received.examples.inputs
     result = posterior(
         received.model,
         received.examples.as_loss,
         len(received.examples),
         noise_variance=received.noise,
-        calibrate=lambda model: calibrate_received(model, inputs, received.noise, received.normalisation),
+        calibrate=received.calibrated,
         seed=received.seed,
         normalisation=received.normalisation,
     )
@@ -210,6 +220,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("mmse", _mmse("whole"), 0),
     Candidate("mmse_layerwise", _mmse("layerwise"), 0),
     Candidate("calibrated", _calibrated, 1, has_stored_statistics),
+    Candidate("structured", _structured, 1, has_kernels),
     Candidate("mmse_pb", _mmse_pb, 8),
     Candidate("mmse_pb_gradient", _layerwise, 110),
     Candidate("posterior", _posterior, 150),

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quietnn.denoisers.affine import AffineDenoiser
 from quietnn.denoisers.heteroscedastic import WeightwiseMap
+from quietnn.denoisers.structured import KernelMap
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
 from quietnn.targets import noisy_weights
@@ -79,6 +80,8 @@ def _left(denoiser: AffineDenoiser, name: str, noise: TensorNoise, estimate: Ten
     `mean(theta_i^2 v_i) + Var(theta_i) sigma_w^2`; MMSE's estimate has the power `E[theta_i] sigma_w^2`.
     """
     own = denoiser.on(name)
+    if isinstance(own, KernelMap):
+        return ParameterNoise(own.gain, 0.0, own.rest_variance)
     if not isinstance(own, WeightwiseMap):
         return ParameterNoise(denoiser.theta, denoiser.rho, denoiser.theta**2 * mean_of(noise))
     theta, rho = (torch.as_tensor(part, dtype=torch.float64) for part in (own.theta, own.rho))

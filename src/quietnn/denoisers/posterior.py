@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.evidence import Calibrate, Loss, Scratch, folds
 from quietnn.denoisers.reception import GroupTemperatures, Reception
+from quietnn.denoisers.structured import structured_denoisers
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, Whitened, maximise
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
@@ -92,7 +93,7 @@ def posterior(
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
     everything = torch.arange(num_examples)
-    starts = {"blended": received, **_centres(reception, centre, scratch)}
+    starts = {"blended": received, **_centres(model, reception, centre, scratch, normalisation)}
     scores = {"received": scratch.judge_network(model, everything)}
     for name, weights in starts.items():
         scores[name] = scratch.judge_network(scratch.finish(model, weights), everything)
@@ -101,7 +102,8 @@ def posterior(
     if calibrated is not None:
         scratch.num_passes += 1
         scores["calibrated"] = scratch.judge_network(calibrated, everything)
-    whitened = Whitened.of(reception, starts[best], scratch.scale_free() if best == "blended" else ())
+    undone = scratch.scale_free() if best in ("blended", "structured") else ()
+    whitened = Whitened.of(reception, starts[best], undone)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
@@ -124,12 +126,23 @@ def posterior(
 
 
 def _centres(
-    reception: Reception, centre: Temperatures | GroupTemperatures | None, scratch: Scratch
+    model: nn.Module,
+    reception: Reception,
+    centre: Temperatures | GroupTemperatures | None,
+    scratch: Scratch,
+    normalisation: tuple[type[nn.Module], ...],
 ) -> dict[str, Weights]:
-    """What the prior may be centred on, beside the weights as they came."""
+    """What the prior may be centred on, beside the weights as they came.
+
+    BatchNorm undoes a layer's scale, and all that MMSE would shrink is the confidence of the head; there a structured
+    prior of the convolutions is worth a look.
+    """
     if centre is not None:
         return {"centre": reception.estimate(reception.denoisers(centre))}
+    noise = reception.noise_variance if reception.noise is None else reception.noise
     if scratch.follows:
-        return {}  # BatchNorm undoes a layer's scale; all that MMSE would shrink is the confidence of the head
-    whole = Reception.of(reception.weights, reception.noise_variance if reception.noise is None else reception.noise)
+        layers = Reception.of(reception.weights, noise, groups="layerwise")
+        maps = structured_denoisers(model, noise_variance=noise, normalisation=normalisation)
+        return {"structured": layers.estimate(maps)}
+    whole = Reception.of(reception.weights, noise)
     return {"mmse": whole.estimate(whole.denoisers(MMSE))}

@@ -1,6 +1,7 @@
 """Configurations: a frozen dataclass from a TOML file, with a clear word about every key that does not fit."""
 
 import dataclasses
+import re
 import tomllib
 import types
 import typing
@@ -17,7 +18,7 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
     """Read a configuration from a TOML file.
 
     Top-level keys are the configuration; a table `[presets.NAME]` replaces some of them when that preset is
-    chosen, and each override `key=value` (the value in TOML) replaces one more.
+    chosen, and each override `key=value` (the value in TOML, or a bare word) replaces one more.
 
     Raises:
         MissingData: if there is no such file.
@@ -35,12 +36,19 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
             raise InvalidConfig(f"{path} has no preset {preset!r}; {suggest(preset, presets)}")
         values |= presets[preset]
     for override in overrides:
-        key, _, text = override.partition("=")
-        try:
-            values |= tomllib.loads(f"{key} = {text}")
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidConfig(f"--set {override!r} is not KEY=VALUE with a TOML value: {error}") from error
+        values |= _override(override)
     return from_mapping(kind, values, source=str(path))
+
+
+def _override(override: str) -> dict[str, Any]:
+    """One `key=value`. A path or a word may stand without the quotes that TOML wants and a shell takes away."""
+    key, _, text = override.partition("=")
+    try:
+        return tomllib.loads(f"{key} = {text}")
+    except tomllib.TOMLDecodeError as error:
+        if key.isidentifier() and re.fullmatch(r"[A-Za-z_./~][^\s\"'=,;{}\[\]]*", text):
+            return {key: text}
+        raise InvalidConfig(f"--set {override!r} is not KEY=VALUE with a TOML value: {error}") from error
 
 
 def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) -> Config:

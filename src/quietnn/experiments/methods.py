@@ -8,6 +8,7 @@ from torch import nn
 from quietnn.automatic.auto import auto, auto_labelled
 from quietnn.calibration.baselines import re_estimate
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.finetuning import finetune
@@ -84,6 +85,12 @@ def _mmse_calibrated(receiver: Receiver) -> Outcome:
         denoisers=denoisers,
         groups="layerwise",
     )
+    return Outcome(model, num_passes=1)
+
+
+def _structured(receiver: Receiver) -> Outcome:
+    """Convolutions denoised under the structured prior, then calibrated; no labels."""
+    model = calibrate_structured(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise)
     return Outcome(model, num_passes=1)
 
 
@@ -188,6 +195,7 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "calibrated": _calibrated,
     "calibrated_balanced": _calibrated_balanced,
     "mmse_calibrated": _mmse_calibrated,
+    "structured": _structured,
     "re_estimated": _re_estimated,
     "mmse_pb_gradient": _mmse_pb_gradient,
     "posterior": _posterior,

@@ -1,0 +1,50 @@
+"""Convolutions denoised under the structured prior, then calibrated: the two repairs that need no labels, in one."""
+
+from torch import nn
+
+from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.visit import Inputs
+from quietnn.denoisers.reception import Reception
+from quietnn.denoisers.structured import LAMBDA_PRIME, structured_denoisers
+from quietnn.noise import NoiseVariance
+from quietnn.targets import noisy_weights, with_weights
+from quietnn.weights import NORMALISATION_TYPES
+
+
+def calibrate_structured(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: NoiseVariance,
+    lambda_prime: float = LAMBDA_PRIME,
+    balanced_classes: bool = False,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> nn.Module:
+    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
+
+    One forward pass and no labels; `calibrate` tells what the inputs have to be. A layer that holds more noise
+    than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md).
+
+    Args:
+        model: the network as received; it stays as it is.
+        inputs: about a hundred inputs without labels.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        lambda_prime: the population compensator: 1 leaves the weights as they came, 0 is MMSE.
+        balanced_classes: see `calibrate`.
+        normalisation: module types whose parameters carry no noise.
+    """
+    weights = noisy_weights(model, normalisation=normalisation)
+    denoisers = structured_denoisers(
+        model, noise_variance=noise_variance, lambda_prime=lambda_prime, normalisation=normalisation
+    )
+    layers = Reception.of(weights, noise_variance, groups="layerwise")
+    return calibrate(
+        with_weights(model, layers.estimate(denoisers)),
+        inputs,
+        noise_variance=noise_variance,
+        denoisers=denoisers,
+        groups="layerwise",
+        balanced_classes=balanced_classes,
+        normalisation=normalisation,
+        in_place=True,
+    )
