@@ -27,13 +27,14 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Denoises and inspects from the command line; returns the message once both exits were 2 and nothing changed."""
+    """Denoises, transmits and inspects from the command line; the message once every exit was 2 and nothing changed."""
 
     def run(source: Path) -> str:
         suffix = "" if source.is_dir() else source.suffix
         before = sorted(tmp_path.rglob("*"))
         for verb in (
             ["denoise", str(source), str(tmp_path / f"out{suffix}"), "--wnr-db", "3"],
+            ["transmit", str(source), str(tmp_path / f"out{suffix}"), "--wnr-db", "3", "--seed", "0"],
             ["inspect", str(source)],
         ):
             monkeypatch.setattr(sys, "argv", ["quietnn", *verb])

@@ -1,5 +1,6 @@
 """Mutated files, headers and bodies: a result or a `QuietnnError`, never anything else, and never a hang."""
 
+import faulthandler
 import json
 import random
 import time
@@ -75,6 +76,7 @@ def test_mutated_files(tmp_path: Path, num_files: int, seconds: float) -> None:
     rng, content = random.Random(11), original()
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     accepted, refused, end = 0, 0, time.monotonic() + seconds
+    faulthandler.dump_traceback_later(seconds + 60, exit=True)  # a file that hangs the reader ends the tests
     for number in range(num_files):
         if time.monotonic() > end:
             break
@@ -89,6 +91,7 @@ def test_mutated_files(tmp_path: Path, num_files: int, seconds: float) -> None:
             accepted += 1
         except QuietnnError:
             refused += 1
+    faulthandler.cancel_dump_traceback_later()
     assert accepted > (accepted + refused) / 20
     assert refused > (accepted + refused) / 3
     assert accepted + refused > num_files / 20

@@ -1,11 +1,12 @@
 """`inspect`, `transmit`, `denoise` and `tune` through the command line, on the network of the embedded digits."""
 
 import json
+import math
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import quietnn
@@ -52,6 +53,15 @@ def test_transmit_inspect_denoise_evaluate(tmp_path: Path, clean: Path) -> None:
     for name, tensor in load_file(estimate).items():
         assert tensor.equal(expected.state_dict()[name]), name
     assert accuracy(clean) > accuracy(estimate) > 0.5
+
+
+def test_a_copy_without_noise_and_foreign_words_in_the_metadata_can_be_inspected(tmp_path: Path, clean: Path) -> None:
+    copy, foreign = tmp_path / "copy.safetensors", tmp_path / "foreign.safetensors"
+    quietnn.transmit_checkpoint(clean, copy, channel=quietnn.AWGN(wnr_db=math.inf), seed=1)
+    (step,) = json.loads(call("inspect", copy, "--json"))["history"]
+    assert (step["noise_variance"], step["wnr_db"]) == (0.0, None)
+    save_file(load_file(clean), foreign, metadata={"quietnn": '[{"verb": "other", "number": NaN}]'})
+    assert json.loads(call("inspect", foreign, "--json"))["history"] == [{"verb": "other", "number": None}]
 
 
 def test_inspect_as_a_table_and_a_figure(tmp_path: Path, clean: Path) -> None:

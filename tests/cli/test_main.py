@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import quietnn
+from quietnn.tasks.digits import digits_task
+from quietnn.tasks.models import IMAGE_MODELS
+from quietnn.tasks.weights_file import write_weights
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,3 +39,36 @@ def test_a_sweep_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
     result = run("sweep", str(config), "--out", str(out), "--data-dir", str(tmp_path), "--engine", "inline")
     assert result.returncode == 2
     assert not out.exists()
+
+
+CONFIG = 'name = "x"\ntask = "{task}"\nwnr_db = [4]\nmethods = ["ml"]\n{more}'
+
+
+@pytest.mark.parametrize(
+    ("made", "verb", "told"),
+    [
+        ("typo", ("sweep", "typo.toml", "--out", "run"), "did you mean 'num_draws'"),
+        ("task", ("sweep", "task.toml", "--out", "run"), "did you mean 'digits'"),
+        ("unfit", ("evaluate", "digits", "--weights", "unfit.safetensors"), "missing: conv1.weight"),
+        ("short", ("evaluate", "digits", "--weights", "short.safetensors"), "not a whole safetensors file"),
+        ("archive", ("evaluate", "cifar10/resnet20"), "cifar-10-binary.tar.gz"),
+    ],
+)
+def test_bad_input_is_a_message_and_leaves_nothing(tmp_path: Path, made: str, verb: tuple[str, ...], told: str) -> None:
+    (tmp_path / "typo.toml").write_text(CONFIG.format(task="digits", more="num_drawz = 2"))
+    (tmp_path / "task.toml").write_text(CONFIG.format(task="digitz", more=""))
+    state = digits_task().load_model().state_dict()
+    del state["conv1.weight"]
+    write_weights(tmp_path / "unfit.safetensors", state, metadata={})
+    (tmp_path / "short.safetensors").write_bytes((tmp_path / "unfit.safetensors").read_bytes()[:5000])
+    resnet20 = IMAGE_MODELS["resnet20"]().state_dict()
+    (tmp_path / "weights").mkdir()
+    write_weights(tmp_path / "weights" / "resnet20-cifar10.safetensors", resnet20, metadata={})
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"truncated")
+    before = sorted(tmp_path.rglob("*"))
+    arguments = [str(tmp_path / word) if "." in word or word == "run" else word for word in verb]
+    result = run(*arguments, "--data-dir", str(tmp_path))
+    assert result.returncode == 2, result.stderr
+    assert told in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before

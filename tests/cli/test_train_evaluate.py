@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from quietnn.cli.main import app
-from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
+from quietnn.tasks.registry import load_task
 
 RUN = CliRunner()
 
@@ -28,6 +30,17 @@ def test_train_then_evaluate(tmp_path: Path) -> None:
     assert answer["num_examples"] == 200
     assert answer["accuracy"] > 0.3
     assert "+-" in call("evaluate", "digits", "--weights", str(weights), "--num-examples", "20")
+
+
+def test_a_pytorch_file_is_scored_like_the_same_weights_in_safetensors(tmp_path: Path) -> None:
+    task = load_task("digits")
+    file = tmp_path / "digits.pt"
+    torch.save(task.load_model().state_dict(), file)
+    answer = json.loads(call("evaluate", "digits", "--weights", str(file), "--json"))
+    assert answer["accuracy"] == json.loads(call("evaluate", "digits", "--json"))["accuracy"]
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(InvalidWeights, match="not a whole PyTorch file"):
+        call("evaluate", "digits", "--weights", str(file))
 
 
 def test_weights_are_not_replaced_unasked(tmp_path: Path) -> None:

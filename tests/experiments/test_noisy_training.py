@@ -20,6 +20,7 @@ from quietnn.experiments.federated_run import CHECKPOINTS
 from quietnn.experiments.noisy_training import NoisyTraining, choose
 from quietnn.federated.checkpoint import load_server, save_server
 from quietnn.federated.rounds import ServerState
+from quietnn.federated.schemes import FIXED
 from quietnn.records import Record
 
 CONFIG = """
@@ -104,6 +105,16 @@ def test_killed_in_the_middle_of_runs_it_ends_the_same(tmp_path: Path, uninterru
     assert (tmp_path / "run" / "summary.md").exists()
 
 
+def test_where_every_fixed_candidate_diverges_the_run_says_so_and_the_sweep_goes_on(
+    small: NoisyTraining, tmp_path: Path
+) -> None:
+    wild = replace(small, methods=(FIXED,), wnr_db=(-300.0,), name="wild", deploy_wnr_db=(), fixed=("1 0", "0.9 0"))
+    found = {record["method"]: record for record in federate(wild, tmp_path)}
+    assert {found[text]["status"] for text in wild.fixed} == {"diverged"}
+    assert found[FIXED]["status"] == "diverged"
+    assert found["clean"]["status"] == "finished"
+
+
 def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTraining, tmp_path: Path) -> None:
     wild = replace(small, methods=("ml", "mmse"), wnr_db=(-300.0,), name="wild", deploy_wnr_db=())
     found = {record["method"]: record for record in federate(wild, tmp_path)}
@@ -146,10 +157,11 @@ def test_fixed_temperatures_are_chosen_on_another_seed_and_not_on_test_data(
     assert fixed["seed"] == 0
 
 
-def test_a_choice_needs_candidates_that_ended() -> None:
+def test_a_choice_needs_candidates_and_prefers_those_that_ended() -> None:
     run = {"draw": -1, "wnr_db": 0.0, "method": "1 0", "validation_accuracy": None}
     with pytest.raises(InvalidConfig, match="no candidate"):
-        choose([run], ("1 0", "0.3 0"), 0.0, "validation_accuracy")
+        choose([run], ("1 0", "0.3 0"), 5.0, "validation_accuracy")
+    assert choose([run], ("1 0", "0.3 0"), 0.0, "validation_accuracy") == "1 0"
     better = {**run, "method": "0.3 0", "validation_accuracy": 0.2}
     assert choose([run, better], ("1 0", "0.3 0"), 0.0, "validation_accuracy") == "0.3 0"
 

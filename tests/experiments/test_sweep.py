@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,14 +72,14 @@ def test_a_killed_worker_process_is_replaced(tmp_path: Path, uninterrupted: list
     assert without_times(found) == uninterrupted == without_times(records.read(tmp_path / "records.jsonl"))
 
 
-def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice(
-    tmp_path: Path, uninterrupted: list[Record]
-) -> None:
-    (tmp_path / "mini.toml").write_text(CONFIG)
+@pytest.mark.parametrize("engine", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
+def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice(tmp_path: Path, engine: str) -> None:
+    uninterrupted = without_times(list(replace(SMALL, num_draws=8).run()))
+    (tmp_path / "mini.toml").write_text(CONFIG.replace("num_draws = 3", "num_draws = 8"))
     command = [sys.executable, "-m", "quietnn.cli.main", "sweep", str(tmp_path / "mini.toml")]
-    command += ["--out", str(tmp_path / "run"), "--engine", "inline"]
+    command += ["--out", str(tmp_path / "run"), "--engine", engine, "--workers", "1"]
     path = tmp_path / "run" / "records.jsonl"
-    moments = random.Random(0)
+    moments, hits = random.Random(0), 0
     for _ in range(10):
         before = len(records.read(path))
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -86,9 +87,11 @@ def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice
         # Wait for the run to be under way, so that the kill hits the work and not the imports.
         while len(records.read(path)) == before and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        time.sleep(moments.uniform(0.0, 0.15))
+        time.sleep(moments.uniform(0.0, 0.05))
+        hits += process.poll() is None
         process.kill()
         process.wait()
+    assert hits == 10
     subprocess.run(command, check=True, capture_output=True)
     assert without_times(records.read(path)) == uninterrupted
 

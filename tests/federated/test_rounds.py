@@ -54,7 +54,9 @@ def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     """The largest difference relative to the largest entry of its tensor."""
     assert one.keys() == other.keys()
     return max(
-        float((one[name].double() - other[name].double()).abs().max() / other[name].double().abs().max().clamp_min(1))
+        float(
+            (one[name].double() - other[name].double()).abs().max() / other[name].double().abs().max().clamp_min(1e-30)
+        )
         for name in one
     )
 

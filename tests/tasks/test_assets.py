@@ -18,9 +18,13 @@ pytestmark = pytest.mark.assets
 PUBLISHED = {"resnet18": 0.9422, "resnet20": 0.9260, "shufflenetv2-x0_5": 0.9065}
 
 
-def task_or_skip(name: str) -> Task:
+OURS = Path(__file__).parents[2] / "results" / "shufflenetv2" / "shufflenetv2-cifar10.safetensors"
+"""The paper's ShuffleNetV2, trained here."""
+
+
+def task_or_skip(name: str, weights: Path | None = None) -> Task:
     try:
-        return load_task(name)
+        return load_task(name, weights=weights)
     except MissingData as error:
         pytest.skip(str(error))
 
@@ -59,5 +63,5 @@ def test_minilm_fine_tuned_on_sst2() -> None:
 
 
 def test_the_papers_shufflenet_trained_here() -> None:
-    task = task_or_skip("cifar10/shufflenetv2")
+    task = task_or_skip("cifar10/shufflenetv2", OURS)
     assert task.evaluate(task.load_model(), task.test_examples(None)).accuracy >= 0.88

@@ -78,7 +78,7 @@ def test_a_killed_fine_tuning_resumes_to_the_same_weights(data_dir: Path) -> Non
                 raise KeyboardInterrupt
 
         torch.manual_seed(1)
-        model = load_classifier(data_dir / "tiny")
+        model = load_classifier(data_dir / "tiny", new_head=True)
         return finetune_encoder(model, examples, recipe=RECIPE, run_dir=data_dir / name, on_progress=stop)
 
     whole = run("whole")
@@ -91,7 +91,7 @@ def test_a_killed_fine_tuning_resumes_to_the_same_weights(data_dir: Path) -> Non
 def test_padding_does_not_change_the_score(data_dir: Path) -> None:
     examples = tokenise(Sentences((GOOD, BAD, BAD, GOOD), (1, 0, 1, 0)), data_dir / "tiny")
     torch.manual_seed(0)
-    model = load_classifier(data_dir / "tiny")
+    model = load_classifier(data_dir / "tiny", new_head=True)
     together, apart = (evaluate_encoder(model, examples, batch_size=size) for size in (4, 1))
     assert together.loss == pytest.approx(apart.loss, rel=1e-5)
     assert together.accuracy == apart.accuracy == 0.5
@@ -102,6 +102,14 @@ def test_a_bare_encoder_is_no_classifier(data_dir: Path) -> None:
     with pytest.raises(MissingData, match="quietnn train sst2/tiny"):
         find_classifier("tiny", data_dir=data_dir)
     with pytest.raises(InvalidWeights, match="without a sequence classifier"):
+        find_classifier("tiny", data_dir=data_dir, weights=data_dir / "tiny")
+
+
+def test_a_classifier_whose_tensors_do_not_fit_names_them(data_dir: Path) -> None:
+    with pytest.raises(InvalidWeights, match=r"missing: classifier.bias, classifier.weight"):
+        load_classifier(data_dir / "tiny")
+    (data_dir / "tiny" / "config.json").write_text("{")
+    with pytest.raises(InvalidWeights, match="not a model's configuration"):
         find_classifier("tiny", data_dir=data_dir, weights=data_dir / "tiny")
 
 

@@ -1,6 +1,7 @@
 """What was done to a file, kept in the file: one JSON list under the metadata key `quietnn`."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,11 +22,11 @@ def with_step(metadata: Mapping[str, str] | None, step: Step) -> dict[str, str]:
     """
     kept = {"format": "pt"} if metadata is None else dict(metadata)
     steps = [*history(metadata), {"version": quietnn.__version__, **step}]
-    return {**kept, KEY: json.dumps(steps)}
+    return {**kept, KEY: json.dumps(_as_json(steps))}
 
 
 def history(metadata: Mapping[str, str] | None) -> list[Any]:
-    """The steps recorded in a file's metadata; text that is no such list counts as one step.
+    """The steps recorded in a file's metadata; text that is no such list counts as one step, NaN as nothing.
 
     >>> history(None)
     []
@@ -34,7 +35,16 @@ def history(metadata: Mapping[str, str] | None) -> list[Any]:
     if text is None:
         return []
     try:
-        steps = json.loads(text)
+        steps = json.loads(text, parse_constant=lambda constant: None)
     except (ValueError, RecursionError):
         return [text]
     return steps if isinstance(steps, list) else [steps]
+
+
+def _as_json(value: Any) -> Any:
+    """The same with None for numbers that JSON does not know, such as the WNR of a channel without noise."""
+    if isinstance(value, Mapping):
+        return {key: _as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -33,7 +33,8 @@ class Posterior:
     Attributes:
         model: the network, a copy of the one given.
         chosen: `"posterior"`, or the start that the held-out examples preferred: `"received"` (as it came),
-            `"blended"` (with blended BatchNorm statistics), `"calibrated"`, `"mmse"`, or the `"centre"` given.
+            `"blended"` (with blended BatchNorm statistics), `"structured"`, `"calibrated"`, `"mmse"`, or the `"centre"`
+            given.
         held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
             that did not see it.
         fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
@@ -66,8 +67,8 @@ def posterior(
     """The weights that maximise the posterior given the received weights and labelled examples.
 
     Fits on each half of the examples and judges the result on the other, beside the network as it came, the same with
-    blended BatchNorm statistics, and MMSE. If the fit wins, it is repeated on all examples; if not, the best start is
-    returned: on the held-out evidence the result is never worse than the weights as they came.
+    blended BatchNorm statistics, and an estimate that needs no labels. If the fit wins, it is repeated on all examples;
+    if not, the best start is returned: on that evidence the result is never worse than the weights as they came.
 
     Args:
         model: the network as received; it stays as it is.
@@ -77,9 +78,9 @@ def posterior(
         groups: the groups that have a prior of their own.
         statistics: prior of each group; estimated from the received weights when not given.
         centre: temperatures of the estimate that the Gaussian is centred on and the steps start from. When not given,
-            the weights as they came if BatchNorm follows them, else the better on the examples of these and MMSE of the
-            model as a whole. One multiplier for all layers keeps their proportions; MMSE layer by layer silences whole
-            layers of a transformer.
+            the better on the examples of the weights as they came and, if BatchNorm follows them, their estimate under
+            the structured prior, else MMSE of the model as a whole. One multiplier for all layers keeps their
+            proportions; MMSE layer by layer silences whole layers of a transformer.
         calibrate: another way to fit BatchNorm statistics to the weights as they came, such as noise-aware calibration
             with your inputs, for the fit to be judged beside.
         settings: how the maximum is sought.
@@ -143,6 +144,18 @@ def _centres(
     if scratch.follows:
         layers = Reception.of(reception.weights, noise, groups="layerwise")
         maps = structured_denoisers(model, noise_variance=noise, normalisation=normalisation)
-        return {"structured": layers.estimate(maps)}
+        return {"structured": _at_length(layers.estimate(maps), reception.weights)}
     whole = Reception.of(reception.weights, noise)
     return {"mmse": whole.estimate(whole.denoisers(MMSE))}
+
+
+def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:
+    """Each tensor stretched to the length of the received one: for the BatchNorm behind it the same, and for the steps.
+
+    Their size follows the noise, which is part of the received length; on shorter weights they would be too long.
+    """
+    lengths = {name: (tensor.norm(), received[name].norm()) for name, tensor in estimate.items()}
+    return {
+        name: tensor * (wanted / own) if own > 0 else tensor
+        for (name, tensor), (own, wanted) in zip(estimate.items(), lengths.values(), strict=True)
+    }

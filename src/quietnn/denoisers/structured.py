@@ -65,7 +65,9 @@ class KernelMap:
 
     @torch.no_grad()
     def __call__(self, received: Tensor, out: Tensor | None = None) -> Tensor:
-        """Denoise the weights of a convolution, into `out` if given."""
+        """Denoise the weights of a convolution, into `out` if given; without noise they come back bit for bit."""
+        if bool((self.theta == 1).all()):
+            return received.clone() if out is None else out.copy_(received)
         kernels = received.detach().double().flatten(2)
         basis, theta = self.basis.to(kernels), self.theta.to(kernels)
         estimate = ((kernels @ basis) * theta @ basis.T).view(received.shape).to(received.dtype)

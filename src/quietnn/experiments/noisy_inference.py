@@ -180,6 +180,7 @@ class Worker:
         self._task = load_task(config.task, data_dir=data_dir, weights=weights)
         self._model = self._task.load_model()
         self._test = self._task.test_examples(config.num_test_examples)
+        self._references: dict[tuple[float, int], Receiver] = {}
 
     def run(self, unit: Unit) -> Iterator[Record]:
         """The records of a unit, each as soon as it is there."""
@@ -214,11 +215,17 @@ class Worker:
             ),
             statistics=clean if config.statistics == "clean" else None,
             oracle=self._test,
-            reference=None if reuse_wnr_db is None else lambda: self._receiver(reuse_wnr_db, draw),
+            reference=None if reuse_wnr_db is None else lambda: self._reference(reuse_wnr_db, draw),
             augment=self._task.augment,
             seed=config.seed + draw,
             as_received=observation.received,
         )
+
+    def _reference(self, level: float, draw: int) -> Receiver:
+        """The receiver at another level whose search is reused; one for each draw, so that it searches once."""
+        if (level, draw) not in self._references:
+            self._references[level, draw] = self._receiver(level, draw)
+        return self._references[level, draw]
 
     def _where(self, level: float, receiver: Receiver | None) -> Record:
         """The WNR; for a medium that has another setting, that too, and the WNR that its noise amounts to."""

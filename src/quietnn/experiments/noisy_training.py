@@ -149,10 +149,10 @@ def candidate(text: str) -> tuple[float, float]:
 def choose(found: Iterable[Mapping[str, Any]], texts: tuple[str, ...], wnr_db: float, score: str) -> str:
     """The candidate whose run on the selection seed ended best, by `"validation_accuracy"` or (oracle) `"accuracy"`.
 
-    Of equal ones the first wins; a run that diverged never does.
+    Of equal ones the first wins; a run that diverged does only if all of them did, and its own run will then say so.
 
     Raises:
-        InvalidConfig: if none of them has run to its end.
+        InvalidConfig: if none of them has run.
     """
     by_text = {
         record["method"]: record.get(score)
@@ -160,7 +160,9 @@ def choose(found: Iterable[Mapping[str, Any]], texts: tuple[str, ...], wnr_db: f
         if record.get("draw") == SELECTION_DRAW and record.get("wnr_db") == wnr_db
     }
     finished = [(value, text) for text in texts if (value := by_text.get(text)) is not None]
+    if not by_text:
+        raise InvalidConfig(f"no candidate for fixed temperatures has run at {wnr_db:g} dB; run them first")
     if not finished:
-        raise InvalidConfig(f"no candidate for fixed temperatures has run to its end at {wnr_db:g} dB; run them first")
+        return next(iter(by_text))
     best = max(value for value, _ in finished)
     return next(text for value, text in finished if value == best)

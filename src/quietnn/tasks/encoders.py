@@ -84,7 +84,10 @@ def find_encoder(encoder: str, *, data_dir: Path) -> Path:
 
 
 def _is_classifier(folder: Path) -> bool:
-    architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
+    try:
+        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
+    except (ValueError, AttributeError) as error:
+        raise InvalidWeights(f"{folder / 'config.json'} is not a model's configuration ({error})") from error
     return any("SequenceClassification" in name for name in architectures)
 
 
@@ -101,15 +104,26 @@ def _transformers() -> Any:
     return transformers
 
 
-def load_classifier(folder: Path) -> nn.Module:
-    """A two-class sequence classifier from a local folder, never from a hub."""
+def load_classifier(folder: Path, *, new_head: bool = False) -> nn.Module:
+    """A two-class sequence classifier from a local folder, never from a hub.
+
+    Args:
+        folder: in transformers layout.
+        new_head: an encoder that is to be fine-tuned, whose missing tensors are drawn afresh and superfluous ones left
+            out; otherwise every tensor has to be there, and no other.
+    """
     try:
-        model: nn.Module = _transformers().AutoModelForSequenceClassification.from_pretrained(
-            folder, local_files_only=True, num_labels=2
+        model, found = _transformers().AutoModelForSequenceClassification.from_pretrained(
+            folder, local_files_only=True, num_labels=2, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise InvalidWeights(f"{folder} cannot be loaded as a two-class sequence classifier: {error}") from error
-    return model.eval()
+    wrong = {kind: sorted(map(str, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
+    if any(wrong.values()) and not new_head:
+        told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
+        raise InvalidWeights(f"{folder} does not fit its own network ({told}); use the folder that training wrote")
+    classifier: nn.Module = model.eval()
+    return classifier
 
 
 def load_tokenizer(folder: Path) -> Any:

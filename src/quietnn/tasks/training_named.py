@@ -134,7 +134,7 @@ def _train_sst2(
     source = find_encoder(encoder, data_dir=data_dir)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # the new head's first weights
-        model = load_classifier(source)
+        model = load_classifier(source, new_head=True)
     examples = tokenise(load_sst2(data_dir, "train"), source)
     finetune_encoder(model, examples, recipe=recipe, run_dir=run_dir, resume=resume, on_progress=on_progress)
     partial = target.with_name(f".{target.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""A network's clean weights as one safetensors file: loaded if they fit, written whole or not at all."""
+"""A network's weights as one file: loaded if they fit, written whole or not at all."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
 from quietnn.files import replacing
 
@@ -17,14 +18,7 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
         MissingData: if there is no such file.
         InvalidWeights: if the file is broken, or its names or shapes are not the model's.
     """
-    if not path.is_file():
-        raise MissingData(f"there is no weights file {path}; give an existing .safetensors file")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise InvalidWeights(f"{path} is not a whole safetensors file ({error}); fetch or train it again") from error
+    weights, metadata = _read(path)
     expected = model.state_dict()
     problems = {
         # Counters of seen batches are bookkeeping that some publishers leave out.
@@ -41,6 +35,19 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
         raise InvalidWeights(f"{path} does not fit this model ({told}); use weights of the same network")
     model.load_state_dict({**expected, **weights})
     return metadata
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file, or of a PyTorch file, which has no metadata."""
+    if not path.is_file():
+        raise MissingData(f"there is no weights file {path}; give an existing .safetensors or .pt file")
+    if path.suffix in SUFFIXES:
+        return TorchCheckpoint.open(path).state, {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InvalidWeights(f"{path} is not a whole safetensors file ({error}); fetch or train it again") from error
 
 
 def write_weights(path: Path, weights: dict[str, Tensor], *, metadata: dict[str, str]) -> None:

@@ -77,7 +77,9 @@ def wrapped(settings: Settings, strategy: Strategy, folder: Path | None = None) 
 def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     assert one.keys() == other.keys()
     return max(
-        float((one[name].double() - other[name].double()).abs().max() / other[name].double().abs().max().clamp_min(1))
+        float(
+            (one[name].double() - other[name].double()).abs().max() / other[name].double().abs().max().clamp_min(1e-30)
+        )
         for name in one
     )
 
