@@ -2,6 +2,10 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,3 +60,26 @@ def test_an_error_in_a_ray_task_reaches_the_caller_as_it_was(tmp_path: Path) -> 
     config = NoisyInference("none", "cifar10/resnet20", (4.0,), ("ml",))
     with pytest.raises(MissingData):
         sweep(config, tmp_path / "run", engine="ray", num_workers=1, data_dir=tmp_path / "nothing")
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """The address of a cluster that somebody else started."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = Path(sys.executable).with_name("ray")
+    options = ["--head", "--port", str(port), "--num-cpus", "1", "--include-dashboard", "false"]
+    subprocess.run([command, "start", *options], check=True, capture_output=True, timeout=120)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        subprocess.run([command, "stop", "--force"], check=False, capture_output=True, timeout=120)
+
+
+def test_a_cluster_that_is_there_is_used_by_its_address_and_stays(tmp_path: Path, cluster: str) -> None:
+    expected = without_times(sweep(CONFIG, tmp_path / "inline", engine="inline"))
+    found = sweep(CONFIG, tmp_path / "ray", engine="ray", num_workers=1, address=cluster)
+    assert without_times(found) == expected
+    ray.init(address=cluster, log_to_driver=False)  # it outlives the sweep
+    ray.shutdown()

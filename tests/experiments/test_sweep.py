@@ -17,6 +17,8 @@ from quietnn.experiments.methods import METHODS, Outcome, Receiver
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
+from quietnn.tasks.base import Task
+from quietnn.tasks.registry import load_task
 
 CONFIG = """
 name = "mini"
@@ -55,6 +57,18 @@ def test_run_yields_the_same_records_without_a_folder(uninterrupted: list[Record
 
 def test_worker_processes_make_the_same_records(tmp_path: Path, uninterrupted: list[Record]) -> None:
     assert without_times(sweep(SMALL, tmp_path, engine="processes", num_workers=2)) == uninterrupted
+
+
+def test_task_and_data_are_loaded_once_for_all_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[str] = []
+
+    def load(name: str, **options: object) -> Task:
+        loads.append(name)
+        return load_task(name, **options)
+
+    monkeypatch.setattr("quietnn.experiments.noisy_inference.load_task", load)
+    sweep(SMALL, tmp_path, engine="inline")
+    assert loads == ["digits"]
 
 
 def test_a_killed_worker_process_is_replaced(tmp_path: Path, uninterrupted: list[Record]) -> None:
