@@ -163,6 +163,6 @@ def choose(found: Iterable[Mapping[str, Any]], texts: tuple[str, ...], wnr_db: f
     if not by_text:
         raise InvalidConfig(f"no candidate for fixed temperatures has run at {wnr_db:g} dB; run them first")
     if not finished:
-        return next(iter(by_text))
+        return str(next(iter(by_text)))
     best = max(value for value, _ in finished)
     return next(text for value, text in finished if value == best)
