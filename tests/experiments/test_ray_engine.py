@@ -70,7 +70,15 @@ def cluster() -> Iterator[str]:
         port = free.getsockname()[1]
     command = Path(sys.executable).with_name("ray")
     options = ["--head", "--port", str(port), "--num-cpus", "1", "--include-dashboard", "false"]
-    subprocess.run([command, "start", *options], check=True, capture_output=True, timeout=120)
+    # What the tests before this one left behind may still be on its way out, and would be taken for a cluster.
+    subprocess.run([command, "stop", "--force"], check=False, capture_output=True, timeout=120)
+    started = subprocess.run(
+        [command, "start", "--node-ip-address", "127.0.0.1", "--disable-usage-stats", *options],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert started.returncode == 0, started.stdout + started.stderr
     try:
         yield f"127.0.0.1:{port}"
     finally:
