@@ -26,14 +26,14 @@ class Streaming:
     """How a file is streamed. None of it changes the result.
 
     Attributes:
-        num_threads: threads that read, compute and write; None stands for one a core to read, and for two a core to
+        num_threads: threads that read, compute and write; None stands for one a core to read, and for three a core to
             write, so that some compute while others wait for the disk.
         chunk: weights that a thread holds at a time, rounded up to a multiple of 65,536.
         on_progress: told the number of bytes of each chunk that is done, from any thread.
     """
 
     num_threads: int | None = None
-    chunk: int = 32 * NOISE_BLOCK
+    chunk: int = 16 * NOISE_BLOCK
     on_progress: Callable[[int], None] = ignore_progress
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Streaming:
     @property
     def writers(self) -> int:
         """The number of threads that write as well."""
-        return self.num_threads or 2 * self.readers
+        return self.num_threads or 3 * self.readers
 
     @property
     def chunk_values(self) -> int:

@@ -23,7 +23,7 @@ def denoise(
     noisy: Annotated[list[str] | None, typer.Option(help="Pattern of noisy tensors, instead of the rule.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: two a core).")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: by the number of cores).")] = None,
 ) -> None:
     """Remove what can be removed of the noise on a checkpoint's weights, with what a receiver has.
 

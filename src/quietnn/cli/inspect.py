@@ -20,7 +20,7 @@ def inspect(
     exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     figure: Annotated[Path | None, typer.Option(help="Draw a histogram of the weights to this .png or .svg.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: two a core).")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: by the number of cores).")] = None,
 ) -> None:
     """Groups, counts, mean and variance of a checkpoint's weights; with a noise variance, the WNR too."""
     from rich.console import Console
