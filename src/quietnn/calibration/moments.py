@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional, grad
 
-CONVOLUTIONS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _WEIGHT_GRADIENT: dict[int, Callable[..., Tensor]] = {
     1: grad.conv1d_weight,
     2: grad.conv2d_weight,

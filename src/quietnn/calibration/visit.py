@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from quietnn.calibration.moments import CONVOLUTIONS
+from quietnn.denoisers.structured import CONVOLUTIONS
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.makers import Makers
 

@@ -154,8 +154,7 @@ def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:
 
     Their size follows the noise, which is part of the received length; on shorter weights they would be too long.
     """
-    lengths = {name: (tensor.norm(), received[name].norm()) for name, tensor in estimate.items()}
     return {
-        name: tensor * (wanted / own) if own > 0 else tensor
-        for (name, tensor), (own, wanted) in zip(estimate.items(), lengths.values(), strict=True)
+        name: tensor * (received[name].norm() / tensor.norm()) if tensor.any() else tensor
+        for name, tensor in estimate.items()
     }
