@@ -8,11 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from quietnn.channels.named import medium_named
+from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.denoise import denoise
-from quietnn.denoisers.heteroscedastic import statistics_under, weightwise_map
+from quietnn.denoisers.heteroscedastic import told, weightwise_map
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InfeasibleTemperatures
+from quietnn.noise import mean_noise
+from quietnn.targets import noisy_weights
+from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
 from quietnn.tuning.score import Score
 from quietnn.tuning.tune import tune
@@ -80,20 +85,63 @@ def test_what_the_receiver_estimates_itself_is_no_worse_either(spread: float, se
 
 def test_the_prior_is_found_under_heavy_tailed_noise() -> None:
     _, received, variances = noisy(3.0)
-    found = statistics_under([received], [variances])
-    assert found.mean == pytest.approx(0.2, abs=0.02)
-    assert found.variance == pytest.approx(0.5, rel=0.05)
+    mean, variance, _ = told(received, variances)
+    assert mean == pytest.approx(0.2, abs=0.02)
+    assert variance == pytest.approx(0.5, rel=0.05)
+
+
+def small_and_large() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]:
+    """Two tensors of different scale with noise in proportion, as a memory makes it: clean, received, its variance."""
+    generator = torch.Generator().manual_seed(0)
+    noise = {"small": 1e-4, "large": 1.0}
+    clean = {name: 10 * math.sqrt(v) * torch.randn(20_000, generator=generator) for name, v in noise.items()}
+    received = {n: w + math.sqrt(noise[n]) * torch.randn(20_000, generator=generator) for n, w in clean.items()}
+    return clean, received, noise
 
 
 def test_tensors_are_pooled_by_size_not_by_how_little_noise_they_have() -> None:
-    generator = torch.Generator().manual_seed(0)
-    small = 0.1 * torch.randn(20_000, generator=generator)
-    large = torch.randn(20_000, generator=generator)
-    received = [
-        small + 0.01 * torch.randn(20_000, generator=generator),
-        large + torch.randn(20_000, generator=generator),
-    ]
-    assert statistics_under(received, [1e-4, 1.0]).variance == pytest.approx(0.505, rel=0.05)
+    _, received, noise = small_and_large()
+    assert Reception.of(received, noise).statistics["whole"].variance == pytest.approx(50.005, rel=0.05)
+
+
+@pytest.mark.parametrize("groups", ["whole", "layerwise"])
+def test_where_noise_follows_the_scale_of_a_tensor_small_weights_are_not_taken_for_large_ones(groups: str) -> None:
+    clean, received, noise = small_and_large()
+    estimate = denoise(received, noise_variance=noise, groups=groups)
+    for name, variance in noise.items():
+        error = (estimate[name] - clean[name]).square().mean().item()
+        assert error == pytest.approx(variance / 1.01, rel=0.03)
+
+
+@pytest.mark.parametrize("groups", ["whole", "layerwise"])
+@pytest.mark.parametrize(
+    "channel",
+    [
+        "quantise:num_bits=2",
+        "quantise:num_bits=3",
+        "quantise:num_bits=3,per_channel=true",
+        "quantise:num_bits=3,dither=true",
+        "truncate:num_bits=1",
+        "pcm:seconds=86400",
+        "pcm:seconds=86400,compensate=false",
+        "reram:seconds=86400",
+        "fading:wnr_db=10",
+        "protected:wnr_db=0",
+        "digital:wnr_db=6",
+    ],
+)
+def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean(channel: str, groups: str) -> None:
+    clean = noisy_weights(load_task("digits").load_model())
+    arrived = at_unit_gain(transmit(clean, channel=medium_named(channel), seed=1))
+    means = arrived.noise_variance
+    assert isinstance(means, dict)
+    mean = mean_noise(means, clean)
+    by_tensor = denoise(arrived.received, noise_variance=means, groups=groups)
+    at_mean = denoise(arrived.received, noise_variance=mean, groups=groups)
+    error, error_at_mean = (
+        sum(float((estimate[name] - clean[name]).square().sum()) for name in clean) for estimate in (by_tensor, at_mean)
+    )
+    assert error <= error_at_mean * 1.002  # expected squared errors leave out a medium's offset; digital has one
 
 
 def test_equal_noise_by_tensor_changes_nothing() -> None:

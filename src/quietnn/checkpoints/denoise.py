@@ -15,7 +15,7 @@ from quietnn.checkpoints.temperatures import TunedTemperatures
 from quietnn.checkpoints.workers import Streaming
 from quietnn.denoisers.affine import AffineDenoiser, TensorMap
 from quietnn.denoisers.denoise import method_denoisers, method_temperatures
-from quietnn.denoisers.heteroscedastic import pooled_statistics
+from quietnn.denoisers.heteroscedastic import priors_under, told_of
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
 from quietnn.moments import Moments
@@ -155,13 +155,9 @@ def _reception(
         }
         return Reception({}, noise, groups, statistics, form)
     shapes = {name: torch.empty(tuple(checkpoint.shapes[name]), device="meta") for name in moments}
-    statistics = {
-        group: pooled_statistics(
-            [WeightStatistics.from_moments([moments[name]]) for name in members], [noise[name] for name in members]
-        )
-        for group, members in groups.items()
-    }
-    return Reception(shapes, mean_noise(noise, shapes), groups, statistics, form, noise)
+    found = {name: told_of(WeightStatistics.from_moments([own]), noise[name]) for name, own in moments.items()}
+    statistics, priors = priors_under(found, noise, groups)
+    return Reception(shapes, mean_noise(noise, shapes), groups, statistics, form, noise, priors)
 
 
 def _change(denoiser: TensorMap, gain: float) -> Change:

@@ -1,26 +1,30 @@
 """The affine family where the noise differs from weight to weight.
 
-With `z_i ~ N(0, v_i)` the derivation of the family (eqs. 10, 13) goes through for each weight by itself. The prior and
-the two temperatures stay those of the group, so that in the centred form
+With `z_i ~ N(0, v_i)` the derivation of the family (eqs. 10, 13) goes through for each weight by itself. The two
+temperatures stay those of the group, so that in the centred form
 
     theta_i = sigma_w^2 / (sigma_w^2 + (1 - lambda') v_i)        rho_i = (1 - theta_i) mu_w + theta_i v_i beta
 
 and the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight. MMSE (`lambda' = beta = 0`) has the
 error `mean(sigma_w^2 v_i / (sigma_w^2 + v_i))`. One multiplier for all has at best `sigma_w^2 V / (sigma_w^2 + V)`
 with `V = mean(v_i)`, which is never less, for the function is concave in `v`.
+
+That holds for weights that share a prior. The noise of a memory or a quantiser follows the scale of each tensor: small
+weights have little noise, and under one prior for all they would be taken for large ones told precisely. Where noise
+differs between the tensors of a group, each has therefore a prior of its own.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from quietnn.denoisers.affine import ML, Temperatures
-from quietnn.noise import TensorNoise
+from quietnn.noise import TensorNoise, mean_of
 from quietnn.theory.family import Form, affine_coefficients, check_lambda_prime
-from quietnn.weights import WeightStatistics
+from quietnn.weights import Partition, WeightStatistics
 
 _ITERATIONS = 30
 
@@ -90,31 +94,32 @@ def _map_by_weight(
     return WeightwiseMap(theta, rho)
 
 
-def statistics_under(tensors: Iterable[Tensor], noises: Sequence[TensorNoise]) -> WeightStatistics:
-    """What a receiver can tell of a group's clean weights when it knows the noise on each.
+Told = tuple[float, float, int]
+"""Mean, variance (perhaps below zero) and count of a tensor's clean weights, as a receiver can tell them."""
 
-    Within a tensor each weight counts by how much it tells, `1 / (sigma_w^2 + v_i)` for the mean and its square for
-    `(r_i - mu)^2 - v_i` (the steps of Fisher scoring, until they settle); a weight lost in a deep fade counts nothing.
-    Tensors are then pooled by their size, for a tensor with little noise may have smaller weights than the rest.
 
-    >>> statistics_under([torch.tensor([1.0, -1.0])], [0.25])
-    WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
+def priors_under(
+    told: Mapping[str, Told], noise: Mapping[str, TensorNoise], groups: Partition
+) -> tuple[dict[str, WeightStatistics], dict[str, WeightStatistics]]:
+    """The prior of each group, and of each tensor: its own where noise differs between the tensors of the group.
+
+    A group pools its tensors by their size, for a tensor with little noise may have smaller weights than the rest.
+
+    >>> told = {"a": (0.0, 1.0, 2), "b": (0.0, 3.0, 2)}
+    >>> priors_under(told, {"a": 0.1, "b": 0.1}, {"whole": ("a", "b")})[1]["a"].variance
+    2.0
+    >>> priors_under(told, {"a": 0.1, "b": 0.2}, {"whole": ("a", "b")})[1]["a"].variance
+    1.0
     """
-    return _pooled([_statistics_of(tensor, noise) for tensor, noise in zip(tensors, noises, strict=True)])
+    by_group = {group: _pooled([told[name] for name in members]) for group, members in groups.items()}
+    by_tensor = {}
+    for group, members in groups.items():
+        differs = len({mean_of(noise[name]) for name in members}) > 1
+        by_tensor.update({name: _pooled([told[name]]) if differs else by_group[group] for name in members})
+    return by_group, by_tensor
 
 
-def pooled_statistics(received: Iterable[WeightStatistics], noises: Sequence[float]) -> WeightStatistics:
-    """`statistics_under` for tensors with one noise variance each, of which only the statistics are at hand.
-
-    >>> pooled_statistics([WeightStatistics(mean=0.0, variance=1.0, num_weights=2)], [0.25])
-    WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
-    """
-    return _pooled(
-        [(own.mean, own.variance - noise, own.num_weights) for own, noise in zip(received, noises, strict=True)]
-    )
-
-
-def _pooled(found: Sequence[tuple[float, float, int]]) -> WeightStatistics:
+def _pooled(found: Sequence[Told]) -> WeightStatistics:
     """One group of several tensors, in any order."""
     count = sum(number for _, _, number in found)
     mean = math.fsum(mean * number for mean, _, number in found) / count
@@ -122,12 +127,18 @@ def _pooled(found: Sequence[tuple[float, float, int]]) -> WeightStatistics:
     return WeightStatistics(mean, max(variance, 0.0), count)
 
 
-def _statistics_of(tensor: Tensor, noise: TensorNoise) -> tuple[float, float, int]:
-    """Mean, variance (not yet held at zero) and count of one tensor."""
+def told(tensor: Tensor, noise: TensorNoise) -> Told:
+    """What a receiver can tell of a tensor's clean weights when it knows the noise on each.
+
+    Each weight counts by how much it tells, `1 / (sigma_w^2 + v_i)` for the mean and its square for `(r_i - mu)^2 -
+    v_i` (the steps of Fisher scoring, until they settle); a weight lost in a deep fade counts nothing.
+
+    >>> told(torch.tensor([1.0, -1.0]), 0.25)
+    (0.0, 0.75, 2)
+    """
     values = tensor.detach().double().flatten()
     if not isinstance(noise, Tensor):
-        received = WeightStatistics.from_clean([tensor])
-        return received.mean, received.variance - noise, received.num_weights
+        return told_of(WeightStatistics.from_clean([tensor]), noise)
     spread = noise.double().expand(tensor.shape).flatten().to(values.device)
     mean, variance = float(values.mean()), float(values.var(correction=0) - spread.mean())
     for _ in range(_ITERATIONS):
@@ -138,6 +149,11 @@ def _statistics_of(tensor: Tensor, noise: TensorNoise) -> tuple[float, float, in
         if abs(variance - before) <= 1e-9 * abs(variance):
             break
     return mean, variance, values.numel()
+
+
+def told_of(received: WeightStatistics, noise: float) -> Told:
+    """The same for one noise variance, of which only the statistics of the received weights are needed."""
+    return received.mean, received.variance - noise, received.num_weights
 
 
 def _as(value: TensorNoise, dtype: torch.dtype) -> TensorNoise:

@@ -1,13 +1,13 @@
 """What a receiver knows: the noisy weights in their groups, the noise, and the statistics it can tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from quietnn.denoisers.affine import AffineDenoiser, Temperatures, denoiser_for
-from quietnn.denoisers.heteroscedastic import statistics_under, weightwise_map
+from quietnn.denoisers.heteroscedastic import priors_under, told, weightwise_map
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.theory.family import Form
@@ -28,6 +28,7 @@ class Reception:
         statistics: `mu_w` and `sigma_w^2` of each group.
         form: how the prior mean enters (see `Form`).
         noise: `sigma_z^2` by tensor, each a number or one value a weight, where it is not the same for all.
+        priors: `mu_w` and `sigma_w^2` by tensor, where they are not those of the group.
     """
 
     weights: Weights
@@ -36,6 +37,7 @@ class Reception:
     statistics: Mapping[str, WeightStatistics]
     form: Form = Form.CENTRED
     noise: Mapping[str, TensorNoise] | None = None
+    priors: Mapping[str, WeightStatistics] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -53,23 +55,29 @@ class Reception:
         noise = noise_by_tensor(noise_variance, weights, chosen)
         check_weights(weights)
         mean = one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
-        if statistics is None:
+        priors: Mapping[str, WeightStatistics] = {}
+        if statistics is None and noise is not None:
+            found = {name: told(tensor, noise[name]) for name, tensor in weights.items()}
+            statistics, priors = priors_under(found, noise, chosen)
+        elif statistics is None:
             statistics = {
                 group: WeightStatistics.from_received((weights[name] for name in members), mean)
-                if noise is None
-                else statistics_under((weights[name] for name in members), [noise[name] for name in members])
                 for group, members in chosen.items()
             }
         missing = [group for group in chosen if group not in statistics]
         if missing:
             raise InvalidConfig(f"no statistics for group {missing[0]!r}; the groups are {', '.join(chosen)}")
-        return cls(weights, mean, chosen, statistics, form, noise)
+        return cls(weights, mean, chosen, statistics, form, noise, priors)
 
     def group_noise(self, group: str) -> float:
         """The noise variance of an average weight of a group."""
         if self.noise is None:
             return self.noise_variance
         return mean_noise(self.noise, self.weights, self.groups[group])
+
+    def prior(self, group: str, name: str) -> WeightStatistics:
+        """`mu_w` and `sigma_w^2` of a tensor of a group."""
+        return self.priors.get(name, self.statistics[group])
 
     def denoisers(self, temperatures: Temperatures | GroupTemperatures) -> dict[str, AffineDenoiser]:
         """The affine map of each group, for one pair of temperatures or one pair per group.
@@ -85,13 +93,12 @@ class Reception:
         return {group: self._denoiser(group, temperatures[group]) for group in self.groups}
 
     def _denoiser(self, group: str, temperatures: Temperatures) -> AffineDenoiser:
-        statistics = self.statistics[group]
         try:
-            denoiser = denoiser_for(temperatures, statistics, self.group_noise(group), form=self.form)
+            denoiser = denoiser_for(temperatures, self.statistics[group], self.group_noise(group), form=self.form)
             if self.noise is None:
                 return denoiser
             members = {
-                name: weightwise_map(temperatures, statistics, self.noise[name], form=self.form)
+                name: weightwise_map(temperatures, self.prior(group, name), self.noise[name], form=self.form)
                 for name in self.groups[group]
             }
             return replace(denoiser, members=members)

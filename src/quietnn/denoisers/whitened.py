@@ -76,7 +76,8 @@ class Whitened:
                 # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
                 squared: TensorNoise = theta * noise_variance
                 if reception.noise is not None:
-                    squared = weightwise_map(MMSE, statistics, reception.noise[name]).theta * reception.noise[name]
+                    noise = reception.noise[name]
+                    squared = weightwise_map(MMSE, reception.prior(group, name), noise).theta * noise
                 std = squared.sqrt().to(centre[name]) if isinstance(squared, Tensor) else math.sqrt(squared)
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)

@@ -172,14 +172,7 @@ def _whole(receiver: Receiver, search: TuningResult[Temperatures]) -> Outcome:
 
 
 def _with(receiver: Receiver, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> nn.Module:
-    return denoise(
-        receiver.model,
-        noise_variance=receiver.noise,
-        groups=reception.groups,
-        statistics=reception.statistics,
-        temperatures=temperatures,
-        form=reception.form,
-    )
+    return with_weights(receiver.model, reception.estimate(reception.denoisers(temperatures)))
 
 
 METHODS: dict[str, Callable[[Receiver], Outcome]] = {

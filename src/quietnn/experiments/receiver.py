@@ -114,6 +114,7 @@ class Receiver:
         self.augment = augment
         self.seed = seed
         self._reference = reference
+        self._statistics = statistics
         received = noisy_weights(model)
         known = None if statistics is None else {"whole": statistics}
         self.whole = Reception.of(received, noise_variance, statistics=known, form=search.form)
@@ -160,8 +161,9 @@ class Receiver:
         """The same receiver with the test examples in place of the tuning examples."""
         if self.oracle is None:
             raise InvalidConfig("there are no test examples to be an oracle with")
-        statistics = self.whole.statistics["whole"]
-        return Receiver(self.model, self.noise, self.oracle, self.evaluate, search=self.search, statistics=statistics)
+        return Receiver(
+            self.model, self.noise, self.oracle, self.evaluate, search=self.search, statistics=self._statistics
+        )
 
     def _search_whole(self, *, with_beta: bool) -> TuningResult[Temperatures]:
         if self.search.whole == "racing":
