@@ -1,22 +1,33 @@
 """Media asked for by name."""
 
+import math
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
+from quietnn.channels.base import Rated
 from quietnn.channels.named import MEDIA, Protected, effective_wnr_db, level_of, medium_named
 from quietnn.channels.pcm import PCM
 from quietnn.channels.quantisation import Quantisation
+from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.experiments.config import load_config
+from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.noise import mean_of
+from quietnn.targets import noisy_weights
+from quietnn.tasks.models.thin_resnet import thin_resnet
 
 LEVELS = {"wnr_db": 10.0, "num_bits": 3.0, "seconds": 1.0}
 
 
 @pytest.mark.parametrize("name", [name for name in MEDIA if name not in ("aihwkit", "sionna")])
 def test_every_built_in_medium_can_be_named_and_used(name: str, shapes: dict[str, Tensor]) -> None:
-    medium = medium_named(name, level=LEVELS[level_of(name)])
+    text = "protected:names=gauss*" if name == "protected" else name
+    medium = medium_named(text, level=LEVELS[level_of(text)])
     observation = medium.transmit(shapes, seed=0)
     assert observation.received.keys() == shapes.keys()
     assert 0 < effective_wnr_db(shapes, observation.noise_variance) < 40
@@ -37,6 +48,13 @@ def test_settings_have_the_types_of_their_fields() -> None:
         ("pcm", None, "needs seconds"),
         ("quantise:num_bits=four", None, "a number"),
         ("quantise:num_bits=2.5", None, "whole number"),
+        ("quantise:num_bits=nan", None, "whole number"),
+        ("quantise:num_bits=inf", None, "whole number"),
+        ("quantise", float("nan"), "whole number"),
+        ("fading:wnr_db=10,block=1e30", None, "1 to 2147483648"),
+        ("reram:seconds=1,spread=1e300", None, "0 .none. to 1000"),
+        ("pcm:seconds=1e300", None, "0 to 1e.12"),
+        ("protected:wnr_db=0,copies=0", None, "0 times"),
         ("quantise:num_bits=4,dither=yes", None, "true or false"),
         ("quantise:num_bits", None, "key=value"),
         ("quantise:num_bits=4", 3.0, "varied"),
@@ -56,6 +74,40 @@ def test_protection_reaches_the_named_tensors_only() -> None:
     noise = Protected(0.0, copies=4).transmit(weights, seed=0).noise_variance
     assert isinstance(noise, dict)
     assert mean_of(noise["body.weight"]) == pytest.approx(4 * mean_of(noise["fc.weight"]))
+
+
+def test_protection_that_reaches_nothing_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"no tensor fits 'zzz\*'; name one of fc.weight"):
+        Protected(0.0, names="zzz*").transmit({"fc.weight": torch.ones(3)}, seed=0)
+
+
+@pytest.mark.parametrize("make", [lambda: Quantisation(2.5), lambda: MantissaTruncation(1.5)])  # type: ignore[arg-type]
+def test_half_a_bit_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidConfig, match="num_bits"):
+        make()
+
+
+@pytest.mark.parametrize("name", ["quantise", "truncate", "pcm", "reram", "digital"])
+@pytest.mark.parametrize(
+    "weights", [{"w": torch.zeros(5)}, {"w": torch.tensor(0.5)}, {}], ids=["zeros", "scalar", "none"]
+)
+def test_odd_weights_come_through(name: str, weights: dict[str, Tensor]) -> None:
+    received = medium_named(name, level=LEVELS[level_of(name)]).transmit(weights, seed=0).received
+    assert received.keys() == weights.keys()
+    assert all(torch.isfinite(tensor).all() for tensor in received.values())
+
+
+@pytest.mark.parametrize("preset", ["protected-measured", "protected"])
+def test_the_rival_of_a_protected_preset_takes_as_many_channel_uses(preset: str) -> None:
+    def settings(name: str) -> NoisyInference:
+        return load_config(NoisyInference, Path(__file__).parents[2] / "configs" / "media-radio.toml", preset=name)
+
+    protected = settings(preset)
+    medium = medium_named(protected.channel, protected.wnr_db[0])
+    assert isinstance(medium, Rated)
+    fair = protected.wnr_db[0] + 10 * math.log10(medium.rate(noisy_weights(thin_resnet(20))))
+    rivals = [*settings("white-rival").wnr_db, *settings("white").wnr_db]
+    assert min(abs(rival - fair) for rival in rivals) < 0.005
 
 
 def test_no_noise_at_all() -> None:

@@ -7,10 +7,15 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
+from quietnn.channels.base import Medium
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.moments import ErrorMoments, weight_points
+from quietnn.channels.pcm import PCM
+from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition
+from quietnn.channels.reram import ReRAM
+from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig
 from quietnn.noise import mean_of
 
@@ -57,6 +62,12 @@ def test_at_equal_channel_uses_total_squared_error_favours_nobody_but_a_weighed_
 def test_less_than_once_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="0 times"):
         Repetition(AWGN(noise_variance=1.0), {"a": 0})
+
+
+@pytest.mark.parametrize("medium", [Quantisation(3), PCM(60.0), ReRAM(), MantissaTruncation(2), CodedDigital(6.0)])
+def test_an_error_that_every_copy_repeats_is_refused(medium: Medium, shapes: dict[str, Tensor]) -> None:
+    with pytest.raises(InvalidConfig, match="the same error in every copy"):
+        Repetition(medium, {"*": 4}).transmit(shapes, seed=0)
 
 
 @pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0, 30.0])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol
+from typing import Generic, Protocol, runtime_checkable
 
 from torch import Tensor
 from typing_extensions import TypeVar
@@ -39,6 +39,15 @@ class Channel(Protocol):
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
         """Send these weights; the same seed gives the same noise. The weights stay as they are."""
+        ...
+
+
+@runtime_checkable
+class Rated(Protocol):
+    """A medium that takes more channel uses than one for each weight, or fewer."""
+
+    def rate(self, weights: Weights) -> float:
+        """Channel uses a weight, over those of sending everything once."""
         ...
 
 

@@ -17,6 +17,9 @@ from quietnn.channels.randomness import check_seed, standard_normal
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.weights import Weights, check_weights
 
+LARGEST_FACTOR = 1e3
+"""By which a measured law may be scaled."""
+
 _NUM_KNOTS = 513
 
 
@@ -121,7 +124,7 @@ def conditional(device: Device, values: Tensor, scale: float) -> Conditional:
     at = (values.double().abs() / scale).clamp(max=1.0).cpu().numpy()
 
     def read(law: Tensor) -> Tensor:
-        return torch.from_numpy(np.interp(at, knots.numpy(), law.numpy()))
+        return torch.as_tensor(np.interp(at, knots.numpy(), law.numpy()))
 
     mean = values.double().sign().cpu() * scale * (read(first) - float(first[0]))
     return mean, scale**2 * (read(variance) + float(variance[0]))

@@ -67,11 +67,12 @@ class CodedDigital:
 
     def steps(self, weights: Weights) -> dict[str, float]:
         """The smallest steps that the capacity pays for, by bisection on what they have in common."""
+        if not weights:
+            return {}
         largest = {name: float(tensor.detach().abs().max()) for name, tensor in weights.items()}
         units = {name: _unit(tensor) if self.per_tensor else 1.0 for name, tensor in weights.items()}
-        high = 2.5 * max(
-            largest[name] / units[name] for name in weights
-        )  # here every weight is zero, and costs nothing
+        # At this step every weight is zero, and costs nothing; where all weights are, any step does.
+        high = 2.5 * max(largest[name] / units[name] for name in weights) or 1.0
         low = high * 2.0**-20
         for _ in range(_ITERATIONS):
             middle = math.sqrt(low * high)

@@ -26,6 +26,8 @@ from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights
 
+_LARGEST_BLOCK = 2**31
+
 
 @dataclass(frozen=True)
 class BlockFading:
@@ -48,8 +50,10 @@ class BlockFading:
     def __post_init__(self) -> None:
         """Refuse blocks without symbols."""
         db_to_ratio(self.wnr_db)
-        if self.block < 1 or self.num_pilots < 0:
-            raise InvalidConfig(f"block is {self.block} and num_pilots {self.num_pilots}; give at least 1 and 0")
+        if not 1 <= self.block <= _LARGEST_BLOCK or self.num_pilots < 0:
+            raise InvalidConfig(
+                f"block is {self.block} and num_pilots {self.num_pilots}; give 1 to {_LARGEST_BLOCK} and at least 0"
+            )
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What the receiver makes of each block, with the noise variance of every weight."""

@@ -37,8 +37,12 @@ class Protected:
     """
 
     wnr_db: float
-    names: str = "conv1.*|fc.*|linear.*|head.*"
+    names: str = "conv1.*|fc.*|linear.*|head.*|classifier.*"
     copies: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse a ratio that is none, and less than one copy."""
+        _ = self.medium
 
     @property
     def medium(self) -> Repetition:
@@ -48,6 +52,10 @@ class Protected:
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """The weights, some of them with less noise."""
         return self.medium.transmit(weights, seed=seed)
+
+    def rate(self, weights: Weights) -> float:
+        """Channel uses a weight, over those of sending everything once."""
+        return self.medium.rate(weights)
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,7 @@ def _convert(text: str, hint: Any, where: str) -> Any:
                 number = float(text)
             except ValueError as error:
                 raise InvalidConfig(f"{where} is {text!r}; give a number") from error
-            if kind is int and number != int(number):
+            if kind is int and not number.is_integer():
                 raise InvalidConfig(f"{where} is {text!r}; give a whole number")
             return kind(number)
     return text

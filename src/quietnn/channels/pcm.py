@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.conductance import Draws, transmit_through
+from quietnn.channels.conductance import LARGEST_FACTOR, Draws, transmit_through
 from quietnn.channels.moments import gaussian_points
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
@@ -34,6 +34,8 @@ READ_TIME = 250e-9
 PROGRAMMING = (0.26348, 1.9650, -1.1731)
 
 _TINY = 1e-7
+_LONGEST = 1e12
+"""Seconds, 30,000 years: far past any measurement."""
 _NUM_NORMALS = 301
 
 
@@ -61,9 +63,15 @@ class PCM:
 
     def __post_init__(self) -> None:
         """Refuse times and scales below zero."""
-        for name in ("seconds", "programming", "reading", "drift"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be finite, zero or more")
+        limits = {
+            "seconds": _LONGEST,
+            "programming": LARGEST_FACTOR,
+            "reading": LARGEST_FACTOR,
+            "drift": LARGEST_FACTOR,
+        }
+        for name, limit in limits.items():
+            if not 0 <= getattr(self, name) <= limit:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; give 0 to {limit:g}")
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What is read of the weights, with gain and noise as the model predicts them for each tensor."""

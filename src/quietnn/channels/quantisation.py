@@ -51,7 +51,7 @@ class Quantisation:
 
     def __post_init__(self) -> None:
         """Refuse what is no quantiser."""
-        if not 2 <= self.num_bits <= 16:
+        if self.num_bits not in range(2, 17):
             raise InvalidConfig(f"num_bits is {self.num_bits}; quantise to 2 to 16 bits a weight")
         if self.clip not in CLIPS:
             raise unknown_choice("clip", self.clip, CLIPS)

@@ -3,7 +3,8 @@
 `n` copies of a weight with independent noise, weighed by their precisions, are one copy with noise of variance
 `1 / sum(1 / v_k)`; under equal noise that is `v / n`. What counts is what it costs: a model sent with `n_t` copies of
 tensor `t` takes `sum(n_t N_t)` channel uses. The fair rival sends all weights alike in as many uses, which divides the
-noise of all by `rate = sum(n_t N_t) / N`. An error that is the same in every copy, as of a quantiser, is not reduced.
+noise of all by `rate = sum(n_t N_t) / N`. An error that follows from the weights, as of a quantiser or a memory that
+cannot hold less than zero, is the same in every copy and does not average out; media that have one are refused.
 """
 
 from collections.abc import Mapping
@@ -14,10 +15,9 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Medium, Observation
-from quietnn.channels.transmit import at_unit_gain
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
-from quietnn.weights import Weights
+from quietnn.weights import Weights, check_weights
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Repetition:
     """Sends chosen tensors more than once over another medium.
 
     Attributes:
-        medium: what each copy goes through; every copy has a seed of its own.
+        medium: what each copy goes through, noise that is only added; every copy has a seed of its own.
         copies: how often, by pattern of tensor names (`"conv1.*"`); the first pattern that fits decides, and what none
             fits is sent once.
 
@@ -41,17 +41,26 @@ class Repetition:
     def __post_init__(self) -> None:
         """Refuse to send something less than once."""
         for pattern, number in self.copies.items():
-            if number < 1:
-                raise InvalidConfig(f"{pattern!r} is to be sent {number} times; give 1 or more")
+            if number != int(number) or number < 1:
+                raise InvalidConfig(f"{pattern!r} is to be sent {number} times; give a whole number from 1")
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """The weighed copies, with the noise variance that is left on each tensor or weight."""
+        check_weights(weights)
         numbers = {name: self.number(name) for name in weights}
+        if weights and not any(fnmatch(name, pattern) for name in weights for pattern in self.copies):
+            raise InvalidConfig(
+                f"no tensor fits {' or '.join(map(repr, self.copies))}; name one of {', '.join(list(weights)[:3])}, ..."
+            )
         received: dict[str, Tensor] = {}
         noise: dict[str, TensorNoise] = {}
-        for copy in range(max(numbers.values())):
+        for copy in range(max(numbers.values(), default=0)):
             # All weights go along each time, for a medium may scale its noise by them; surplus copies are dropped.
-            observation = at_unit_gain(self.medium.transmit(weights, seed=seed + copy * _NEXT), noisy=list(weights))
+            observation = self.medium.transmit(weights, seed=seed + copy * _NEXT)
+            if observation.gain != 1.0:
+                raise InvalidConfig(
+                    f"{self.medium} makes the same error in every copy; repeat white noise or a radio link instead"
+                )
             own = noise_by_tensor(observation.noise_variance, weights)
             if own is None:
                 own = dict.fromkeys(weights, one_variance(observation.noise_variance))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.conductance import Draws, transmit_through
+from quietnn.channels.conductance import LARGEST_FACTOR, Draws, transmit_through
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
 from quietnn.weights import Weights
@@ -53,8 +53,8 @@ class ReRAM:
         if self.seconds not in SPREADS:
             times = ", ".join(f"{time:g}" for time in SPREADS)
             raise InvalidConfig(f"seconds is {self.seconds:g}; this memory was measured at {times} seconds only")
-        if not 0 <= self.spread < math.inf:
-            raise InvalidConfig(f"spread is {self.spread}; it must be finite, zero or more")
+        if not 0 <= self.spread <= LARGEST_FACTOR:
+            raise InvalidConfig(f"spread is {self.spread}; give 0 (none) to {LARGEST_FACTOR:g}, 1 is as measured")
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What is read of the weights, with gain and noise as the model predicts them for each tensor."""

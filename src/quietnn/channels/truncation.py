@@ -39,7 +39,7 @@ class MantissaTruncation:
 
     def __post_init__(self) -> None:
         """Refuse what float32 has not."""
-        if not 0 <= self.num_bits < _MANTISSA:
+        if self.num_bits not in range(_MANTISSA):
             raise InvalidConfig(f"num_bits is {self.num_bits}; keep 0 to {_MANTISSA - 1} bits of the mantissa")
         if self.rounding not in ROUNDINGS:
             raise unknown_choice("rounding", self.rounding, ROUNDINGS)

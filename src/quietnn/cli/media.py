@@ -41,6 +41,7 @@ def media(
             f"{record['excess_kurtosis']:+.2f}",
             f"{record['excess_kurtosis_by_told']:+.2f}",
             f"{record['distance']:.3f}",
+            f"{record.get('rate', 1.0):.3f}",
         )
         for record in found
         if record["layer"] == ""
@@ -54,6 +55,7 @@ def media(
         "excess kurtosis",
         "the same by told std",
         "KS distance",
+        "channel uses",
     )
     table = Table(f"{task}: what media do to the weights (seed {seed})", header, rows)
     if out is not None:

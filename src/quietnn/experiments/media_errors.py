@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import quietnn
+from quietnn.channels.base import Rated
 from quietnn.channels.error_shape import ErrorShape, errors_at_unit_gain, told_variances
 from quietnn.channels.moments import ErrorMoments, pooled
 from quietnn.channels.named import effective_wnr_db, medium_named
@@ -47,6 +48,7 @@ class MediaErrors:
             "told_noise_variance": float(told.mean()),
             "measured_noise_variance": float(errors.square().mean()),
             "squared_over_told": _ratio(errors, told),
+            **({"rate": medium.rate(weights)} if isinstance(medium, Rated) else {}),
             "effective_wnr_db": effective_wnr_db(weights, observation.noise_variance),
             "excess_kurtosis": shape.excess_kurtosis,
             "excess_kurtosis_by_told": _kurtosis_by_told(errors, told),

@@ -10,7 +10,7 @@ from typing import Any
 import quietnn
 from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
-from quietnn.channels.base import Medium
+from quietnn.channels.base import Medium, Rated
 from quietnn.channels.named import effective_wnr_db, level_of, medium_named
 from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.denoisers.affine import Temperatures
@@ -117,8 +117,11 @@ class NoisyInference:
                 f"channel {self.channel!r} is set by {level_of(self.channel)}; "
                 + ("list it in wnr_db and leave levels out" if by_wnr else "list it in levels, and set wnr_db = []")
             )
-        for level in self.levels:
-            medium_named(self.channel, level)
+        if self.channel != WHITE:
+            for level in (*self.levels, *self.wnr_db):
+                medium_named(self.channel, level)
+            if self.power != Power.VARIANCE:
+                raise InvalidConfig(f"power is {self.power!r}, which is for the channel {WHITE!r} only; leave it out")
         if "mmse_pb_reused" in self.methods and self.reuse_wnr_db is None:
             raise InvalidConfig("mmse_pb_reused needs the WNR to tune at; set reuse_wnr_db")
         for wnr_db in self.wnr_db:
@@ -228,15 +231,20 @@ class Worker:
         return self._references[level, draw]
 
     def _where(self, level: float, receiver: Receiver | None) -> Record:
-        """The WNR; for a medium that has another setting, that too, and the WNR that its noise amounts to."""
+        """The WNR; for another medium its setting too, the WNR that its noise amounts to, and its channel uses."""
         config = self._config
         if config.channel == WHITE:
             return {"wnr_db": level}
-        wnr_db = level
-        if receiver is not None and level_of(config.channel) != "wnr_db":
+        where: Record = {"wnr_db": level, "channel": config.channel, "level": level}
+        if receiver is None:
+            return where
+        weights, medium = noisy_weights(self._model), self._medium(level)
+        if level_of(config.channel) != "wnr_db":
             noise = receiver.noise_variance / db_to_ratio(config.noise_misjudged_db)
-            wnr_db = effective_wnr_db(noisy_weights(self._model), noise)
-        return {"wnr_db": wnr_db, "channel": config.channel, "level": level}
+            where["wnr_db"] = effective_wnr_db(weights, noise)
+        if isinstance(medium, Rated):
+            where["rate"] = medium.rate(weights)
+        return where
 
     def _record(self, unit: Unit, method: str, outcome: Outcome, receiver: Receiver | None, started: float) -> Record:
         config = self._config
