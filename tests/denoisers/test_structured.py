@@ -1,6 +1,7 @@
 """The structured prior: what it does to the squared error, to nothing at all, and to a network."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -84,6 +85,16 @@ def test_any_convolution_has_a_map(shape: tuple[int, ...]) -> None:
 def test_weights_that_are_all_zero_or_all_noise_stay_finite() -> None:
     for received, noise in ((torch.zeros(4, 4, 3, 3), 0.0), (torch.zeros(4, 4, 3, 3), 1.0), (normal(4, 4, 3, 3), 9.0)):
         assert bool(torch.isfinite(kernel_map(received, noise)(received)).all())
+
+
+@pytest.mark.parametrize("misjudged", [2.0, 10.0, 1e6])
+def test_more_noise_told_than_received_leaves_the_shape_of_the_weights(misjudged: float) -> None:
+    weight = torch.randn(16, 8, 3, 3, generator=torch.Generator().manual_seed(0))
+    found = kernel_map(weight, misjudged)
+    assert math.isfinite(found.gain)
+    assert math.isfinite(found.rest_variance)
+    scale = found(weight).norm() / weight.norm()
+    assert torch.allclose(found(weight), scale * weight, rtol=1e-5)
 
 
 def test_gain_and_rest_are_those_of_the_estimate() -> None:

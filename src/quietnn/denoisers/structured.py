@@ -103,6 +103,8 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     error = 2.0 * (total / signal) ** 2 / (num_outputs * num_positions)
     relative = 1.0 + (_told(deviation, error * num_inputs) if num_inputs > 1 else 0.0) * deviation
     power = relative.clamp_min(0)[:, None] * eigenvalues.clamp_min(0)
+    if not power.any():  # more noise is told than was received: no structure can be seen
+        power = torch.full_like(power, signal)
     kept = (1.0 - lambda_prime) * noise_variance
     theta = torch.where(power > 0, power / (power + kept), float(kept == 0))
     return KernelMap(basis, power, theta, noise_variance)
