@@ -1,5 +1,6 @@
 """Names and looks of methods."""
 
+from quietnn.experiments import methods
 from quietnn.reports.methods import METHODS, rank, style_of
 
 
@@ -7,6 +8,10 @@ def test_no_two_known_methods_look_alike_in_colour_or_in_grey() -> None:
     assert len({look.colour for look in METHODS.values()}) == len(METHODS)
     assert len({look.marker for look in METHODS.values()}) == len(METHODS)
     assert len({look.label for look in METHODS.values()}) == len(METHODS)
+
+
+def test_every_method_that_a_sweep_can_run_has_a_look_of_its_own() -> None:
+    assert set(methods.METHODS) <= set(METHODS)
 
 
 def test_an_oracle_is_always_called_one() -> None:
