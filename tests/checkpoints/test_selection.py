@@ -42,6 +42,16 @@ def test_patterns_override_it(shapes: dict[str, tuple[int, ...]], floating: set[
     assert "conv.bias" in select(shapes, floating, exclude=["conv.bias"]).untouched
 
 
+def test_a_pattern_that_is_a_name_means_that_name() -> None:
+    shapes = {"a[0].weight": (2, 2), "a0.weight": (2, 2), "b*": (2, 2), "b1": (2, 2), "c\nd": (2, 2)}
+    assert select(shapes, shapes, exclude=["a[0].weight"]).untouched == ("a[0].weight",)
+    assert select(shapes, shapes, noisy=["a[?].*"]).noisy == ("a[0].weight",)
+    assert select(shapes, shapes, noisy=["b*"]).noisy == ("b*",)
+    assert select(shapes, shapes, noisy=["b?", "c*d"]).noisy == ("b*", "b1", "c\nd")
+    with pytest.raises(InvalidConfig, match=r"is called 'a\[0-9\].weight'"):
+        select(shapes, shapes, noisy=["a[0-9].weight"])
+
+
 def test_patterns_that_fit_nothing(shapes: dict[str, tuple[int, ...]], floating: set[str]) -> None:
     for options in ({"noisy": ["conv"]}, {"exclude": ["mask"]}, {"noisy": ["*"], "exclude": ["CONV*"]}):
         with pytest.raises(InvalidConfig, match="no floating point tensor is called"):

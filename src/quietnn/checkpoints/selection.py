@@ -1,8 +1,8 @@
 """Which tensors of a file are noisy: a rule on names and shapes that the user can see and override."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.weights import noisy_names_of_shapes
@@ -34,7 +34,7 @@ def select(
     Args:
         shapes: the shape of every tensor, by name.
         floating: the names of those that are floating point.
-        noisy: patterns (`*` and `?`) of the noisy names, instead of the rule.
+        noisy: patterns of the noisy names, instead of the rule: a name itself, or `*` and `?` for what may differ.
         exclude: patterns of names that carry no noise after all.
 
     Raises:
@@ -44,15 +44,10 @@ def select(
     >>> select({"a.weight": (2, 2), "b.weight": (3, 3)}, ["a.weight", "b.weight"], exclude=["b.*"]).noisy
     ('a.weight',)
     """
-    eligible = [name for name in shapes if name in floating]
-    for pattern in (*noisy, *exclude):
-        if not any(fnmatchcase(name, pattern) for name in eligible):
-            raise InvalidConfig(
-                f"no floating point tensor is called {pattern!r}; its tensors are {_some(eligible)}, "
-                "quietnn inspect lists them all"
-            )
-    chosen = [name for name in eligible if _fits(name, noisy)] if noisy else noisy_names_of_shapes(shapes, floating)
-    names = tuple(name for name in chosen if not _fits(name, exclude) and 0 not in shapes[name])
+    eligible = {name: None for name in shapes if name in floating}
+    wanted, unwanted = _fitting(eligible, noisy), _fitting(eligible, exclude)
+    chosen = [name for name in eligible if name in wanted] if noisy else noisy_names_of_shapes(shapes, floating)
+    names = tuple(name for name in chosen if name not in unwanted and 0 not in shapes[name])
     if not names:
         raise InvalidWeights(
             f"there is no noisy tensor among {len(shapes)}; name some with --noisy 'PATTERN', or exclude fewer"
@@ -61,8 +56,23 @@ def select(
     return Selection(names, tuple(name for name in shapes if name not in kept))
 
 
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _fitting(names: Collection[str], patterns: Sequence[str]) -> set[str]:
+    """The names that fit any of the patterns, each of which must fit one; a pattern that is a name means that alone."""
+    fitting: set[str] = set()
+    for pattern in patterns:
+        found = {pattern} if pattern in names else set(filter(_wildcard(pattern).fullmatch, names))
+        if not found:
+            raise InvalidConfig(
+                f"no floating point tensor is called {pattern!r}; its tensors are {_some(list(names))}, "
+                "quietnn inspect lists them all"
+            )
+        fitting |= found
+    return fitting
+
+
+def _wildcard(pattern: str) -> re.Pattern[str]:
+    """`*` stands for any text, `?` for one character, all else for itself."""
+    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
 def _some(names: Sequence[str]) -> str:
