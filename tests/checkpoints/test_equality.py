@@ -119,6 +119,7 @@ def test_order_metadata_and_offsets_are_kept(tmp_path: Path, file: Path, state: 
         {
             "version": quietnn.__version__,
             "verb": "transmit",
+            "tensors": ["conv.bias", "conv.weight", "fc.weight", "scale"],
             "noise_variance": 0.01,
             "wnr_db": None,
             "power": "variance",

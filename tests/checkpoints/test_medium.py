@@ -11,7 +11,13 @@ from typer.testing import CliRunner
 
 import quietnn
 from quietnn.channels.named import medium_named
+from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.inspect import inspect_checkpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.cli.main import app
+from quietnn.errors import InvalidConfig
+
+SENT = {"verb": "transmit", "tensors": ["conv.bias"]}
 
 
 @pytest.fixture
@@ -80,15 +86,53 @@ def test_the_gaussian_channels_record_serves_too(checkpoint: Path, tmp_path: Pat
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
 
 
+def test_only_what_met_the_noise_is_denoised(checkpoint: Path, tmp_path: Path) -> None:
+    noisy, out = tmp_path / "noisy.safetensors", tmp_path / "better.safetensors"
+    transmit_checkpoint(checkpoint, noisy, channel=quietnn.AWGN(noise_variance=0.5), seed=1, noisy=["conv.*"])
+    denoise_checkpoint(noisy, out, recorded=True)
+    sent, found = load_file(noisy), load_file(out)
+    assert [name for name in sent if not sent[name].equal(found[name])] == ["conv.bias", "conv.weight"]
+    denoise_checkpoint(noisy, out, recorded=True, exclude=["conv.bias"], overwrite=True)
+    assert load_file(out)["conv.bias"].equal(sent["conv.bias"])
+    with pytest.raises(InvalidConfig, match=r"records no noise on 'head.weight'"):
+        denoise_checkpoint(noisy, out, recorded=True, noisy=["*.weight"], exclude=["bn.*"], overwrite=True)
+
+
+def test_tied_tensors_are_recorded_by_all_their_names(tmp_path: Path) -> None:
+    tied = torch.randn(5, 5)
+    torch.save({"head.weight": tied, "embed.weight": tied}, tmp_path / "clean.pt")
+    for channel in (["--noise-variance", "0.1"], ["--channel", "quantise:num_bits=4"]):
+        command = ["transmit", str(tmp_path / "clean.pt"), str(tmp_path / "noisy.pt"), "--seed", "3", "--overwrite"]
+        assert CliRunner().invoke(app, [*command, *channel]).exit_code == 0
+        denoise_checkpoint(tmp_path / "noisy.pt", tmp_path / "out.pt", recorded=True, overwrite=True)
+    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    assert found["head.weight"].data_ptr() == found["embed.weight"].data_ptr()
+
+
+def test_the_history_tells_what_was_done(checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "better.safetensors"
+    options = {"noise_variance": 0.1, "method": "mmse_pb", "lambda_prime": 0.5, "beta": 0.1, "groups": "layerwise"}
+    denoise_checkpoint(checkpoint, out, noisy=["conv.*"], **options)  # type: ignore[arg-type]
+    told = inspect_checkpoint(out).history[-1]
+    assert options.items() <= told.items()
+    assert told["tensors"] == ["conv.bias", "conv.weight"]
+
+
 @pytest.mark.parametrize(
     ("history", "message"),
     [
         (None, "records no transmission"),
         ([{"verb": "transmit", "noise_variance": 0.1}, {"verb": "denoise"}], "its last entry is 'denoise'"),
-        ([{"verb": "transmit", "noise_variance": "much"}], "'much' as noise variance, which is no number"),
-        ([{"verb": "transmit", "noise_variance": -1.0}], "variance"),
-        ([{"verb": "transmit", "noise_variance_by_tensor": {}}], "records no noise variance of 'conv.bias'"),
-        ([{"verb": "transmit", "noise_variance_by_tensor": 3}], "records no noise variance by tensor"),
+        ([{"verb": "transmit", "noise_variance": 0.1}], "does not record which tensors"),
+        ([{"verb": "transmit", "tensors": [3], "noise_variance": 0.1}], "does not record which tensors"),
+        (
+            [{"verb": "transmit", "tensors": ["gone"], "noise_variance": 0.1}],
+            "no floating point tensor is called 'gone'",
+        ),
+        ([{**SENT, "noise_variance": "much"}], "'much' as noise variance, which is no number"),
+        ([{**SENT, "noise_variance": -1.0}], "variance"),
+        ([{**SENT, "noise_variance_by_tensor": {}}], "records no noise variance of 'conv.bias'"),
+        ([{**SENT, "noise_variance_by_tensor": 3}], "records no noise variance by tensor"),
     ],
     ids=str,
 )

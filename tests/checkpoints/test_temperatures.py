@@ -68,6 +68,8 @@ def test_groups_must_be_those_of_the_file(tmp_path: Path, file: Path) -> None:
         denoise_checkpoint(file, out, temperatures=tuned)
     with pytest.raises(InvalidConfig, match="leave groups out"):
         denoise_checkpoint(file, out, temperatures=tuned, groups="whole")
+    with pytest.raises(InvalidConfig, match="take the place of a method, and method is 'ml'"):
+        denoise_checkpoint(file, out, temperatures=tuned, method="ml")
     pairs = {"": Temperatures(0.0), "conv": Temperatures(0.5, 1.0), "fc": Temperatures(0.9)}
     done = denoise_checkpoint(file, out, temperatures=TunedTemperatures("layerwise", pairs, 0.01))
     assert done.noise_variance == 0.01

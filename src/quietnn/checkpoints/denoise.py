@@ -41,7 +41,7 @@ def denoise_checkpoint(
     noise_variance: float | None = None,
     wnr_db: float | None = None,
     recorded: bool = False,
-    method: str = "mmse",
+    method: str | None = None,
     lambda_prime: float | None = None,
     beta: float | None = None,
     temperatures: TunedTemperatures | None = None,
@@ -63,8 +63,8 @@ def denoise_checkpoint(
         out: where to write; of the same kind.
         noise_variance: `sigma_z^2`.
         wnr_db: the weight-to-noise ratio instead; then `sigma_z^2 = var(r) / (1 + eta)`.
-        recorded: take the noise and the gain that `quietnn transmit` recorded in the file instead.
-        method: `"ml"`, `"mmse"`, `"mmse_p"` or `"mmse_pb"`.
+        recorded: take the noise, the gain and the noisy tensors that `quietnn transmit` recorded in the file instead.
+        method: `"ml"`, `"mmse"` (the default), `"mmse_p"` or `"mmse_pb"`.
         lambda_prime: for `mmse_p` and `mmse_pb`.
         beta: for `mmse_pb`.
         temperatures: from a file, instead of a method; they bring their groups and, if not given, the noise variance.
@@ -79,9 +79,12 @@ def denoise_checkpoint(
     streaming = streaming or Streaming()
     form = Form(form)
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
+    if pairs is not None and method is not None:
+        raise InvalidConfig(f"temperatures take the place of a method, and method is {method!r}; leave one of them out")
+    method = method or "mmse"
     method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
-    checkpoint, names = open_to_rewrite(
-        source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
+    checkpoint, selection, names = open_to_rewrite(
+        source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection, recorded=recorded
     )
     chosen = _grouped(names, groups, pairs)
     noise = recorded_noise(checkpoint.history, names) if recorded else RecordedNoise(noise_variance or 0.0)
@@ -96,7 +99,16 @@ def denoise_checkpoint(
         for group, members in chosen.items()
         for name in members
     }
-    checkpoint.write(out, changes, _step(reception, groups, denoisers), streaming)
+    step = {
+        "verb": "denoise",
+        "tensors": selection.noisy,
+        "noise_variance": reception.noise_variance,
+        **_told(method, lambda_prime, beta, pairs),
+        "groups": groups,
+        "form": form.value,
+        "theta_rho": {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()},
+    }
+    checkpoint.write(out, changes, step, streaming)
     return DenoisedCheckpoint(reception.noise_variance, reception.statistics, denoisers)
 
 
@@ -167,12 +179,10 @@ def _change(denoiser: TensorMap, gain: float) -> Change:
     return change
 
 
-def _step(reception: Reception, groups: str, denoisers: Mapping[str, AffineDenoiser]) -> dict[str, object]:
-    maps = {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()}
-    return {
-        "verb": "denoise",
-        "noise_variance": reception.noise_variance,
-        "groups": groups,
-        "form": reception.form.value,
-        "theta_rho": maps,
-    }
+def _told(
+    method: str, lambda_prime: float | None, beta: float | None, pairs: GroupTemperatures | None
+) -> dict[str, object]:
+    """The choice of a denoiser, for the record."""
+    if pairs is None:
+        return {"method": method, "lambda_prime": lambda_prime, "beta": beta}
+    return {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}

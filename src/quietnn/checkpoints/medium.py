@@ -50,7 +50,7 @@ def transmit_checkpoint_through(
     """
     streaming = streaming or Streaming()
     check_seed(seed)
-    checkpoint, names = open_to_rewrite(
+    checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )
     weights = _read(checkpoint, names, streaming)
@@ -63,6 +63,7 @@ def transmit_checkpoint_through(
     step = {
         "verb": "transmit",
         "channel": description,
+        "tensors": selection.noisy,
         "seed": seed,
         "wnr_db": wnr_db if math.isfinite(wnr_db) else None,
         "noise_variance_by_tensor": {name: mean_of(own) for name, own in noise.items()},

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Checkpoint
+from quietnn.checkpoints.recorded import recorded_names
 from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.streamed import StreamedCheckpoint
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
@@ -35,8 +36,11 @@ def open_to_rewrite(
     exclude: Sequence[str],
     overwrite: bool,
     on_selection: Callable[[Selection], None],
-) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Open a checkpoint of which a changed copy is wanted, once the copy is known to have a place; its noisy tensors.
+    recorded: bool = False,
+) -> tuple[Checkpoint, Selection, tuple[str, ...]]:
+    """Open a checkpoint of which a changed copy is wanted, once the copy is known to have a place.
+
+    Its noisy tensors come with it: by all their names, and by one name each.
 
     Args:
         source: what to open.
@@ -45,10 +49,13 @@ def open_to_rewrite(
         exclude: patterns of names to leave alone.
         overwrite: whether an output that is there may be replaced.
         on_selection: told which tensors are noisy, before the output is looked at.
+        recorded: whether the noisy tensors are those that the file's history names, instead of the rule.
     """
     checkpoint = open_checkpoint(source)
+    if recorded and not noisy:
+        noisy = recorded_names(checkpoint.history)
     selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
     names = checkpoint.distinct(selection.noisy)
     on_selection(selection)
     check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
-    return checkpoint, names
+    return checkpoint, selection, names

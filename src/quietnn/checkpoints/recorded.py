@@ -24,19 +24,34 @@ class RecordedNoise:
     gain: Mapping[str, float] = field(default_factory=dict)
 
 
+def recorded_names(history: Sequence[Any]) -> list[str]:
+    """The names of the tensors that the noise fell on, by the last entry of a file's history.
+
+    >>> recorded_names([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}])
+    ['w']
+
+    Raises:
+        InvalidConfig: if the last thing done to the file was no transmission, or it does not tell its tensors.
+    """
+    names = _transmission(history).get("tensors")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidConfig(f"the file does not record which tensors the noise fell on; {_REMEDY}")
+    return names
+
+
 def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNoise:
     """The noise on the named tensors by the last entry of a file's history.
 
-    >>> recorded_noise([{"verb": "transmit", "noise_variance": 0.1}], ["w"])
+    >>> recorded_noise([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}], ["w"])
     RecordedNoise(variance=0.1, gain={})
 
     Raises:
         InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors.
     """
-    step = history[-1] if history else None
-    if not isinstance(step, Mapping) or step.get("verb") != "transmit":
-        told = f"its last entry is {step.get('verb')!r}" if isinstance(step, Mapping) else "there is no entry"
-        raise InvalidConfig(f"the file records no transmission ({told}); {_REMEDY}")
+    step, sent = _transmission(history), set(recorded_names(history))
+    unsent = [name for name in names if name not in sent]
+    if unsent:
+        raise InvalidConfig(f"the file records no noise on {unsent[0]!r}; leave it out with --exclude '{unsent[0]}'")
     if "noise_variance_by_tensor" not in step:
         return RecordedNoise(_number(step.get("noise_variance"), "noise variance"))
     variances = _by_tensor(step["noise_variance_by_tensor"], names, "noise variance")
@@ -45,6 +60,14 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
     if wrong:
         raise InvalidConfig(f"the file records that nothing came through of {wrong[0]!r}; leave it out with --exclude")
     return RecordedNoise(variances, {name: gain for name, gain in gains.items() if gain != 1.0})
+
+
+def _transmission(history: Sequence[Any]) -> Mapping[str, Any]:
+    step = history[-1] if history else None
+    if not isinstance(step, Mapping) or step.get("verb") != "transmit":
+        told = f"its last entry is {step.get('verb')!r}" if isinstance(step, Mapping) else "there is no entry"
+        raise InvalidConfig(f"the file records no transmission ({told}); {_REMEDY}")
+    return step
 
 
 def _by_tensor(recorded: Any, names: Sequence[str], what: str) -> dict[str, float]:

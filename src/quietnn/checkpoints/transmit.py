@@ -43,7 +43,7 @@ def transmit_checkpoint(
     """
     streaming = streaming or Streaming()
     check_seed(seed)
-    checkpoint, names = open_to_rewrite(
+    checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )
     moments = moments_of(checkpoint, names, streaming)
@@ -51,6 +51,7 @@ def transmit_checkpoint(
     variance = channel.variance_at(statistics)
     step = {
         "verb": "transmit",
+        "tensors": selection.noisy,
         "noise_variance": variance,
         "wnr_db": channel.wnr_db,
         "power": Power(channel.power).value,

@@ -14,7 +14,7 @@ def denoise(
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Or what quietnn transmit recorded in the file.")
     ] = False,
-    method: Annotated[str, typer.Option(help="ml, mmse, mmse_p or mmse_pb.")] = "mmse",
+    method: Annotated[str | None, typer.Option(help="ml, mmse, mmse_p or mmse_pb (default: mmse).")] = None,
     lambda_prime: Annotated[float | None, typer.Option(help="Population compensator; 0 is MMSE, 1 is ML.")] = None,
     beta: Annotated[float | None, typer.Option(help="Bias compensator.")] = None,
     groups: Annotated[str | None, typer.Option(help="whole or layerwise (default: whole).")] = None,
