@@ -1,6 +1,7 @@
 """Which tensors of a model are noisy, how they are grouped, and the statistics of each group."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -140,7 +141,7 @@ def partition(names: Sequence[str], groups: str | Partition) -> dict[str, tuple[
         if not members:
             raise QuietnnError(f"group {group!r} is empty; give each group at least one tensor name, or leave it out")
     listed = [name for members in chosen.values() for name in members]
-    wrong = sorted(set(listed) ^ set(names)) or sorted({name for name in listed if listed.count(name) > 1})
+    wrong = sorted(set(listed) ^ set(names)) or sorted(name for name, times in Counter(listed).items() if times > 1)
     if wrong:
         raise QuietnnError(
             f"the groups must hold each noisy tensor exactly once; look at {', '.join(wrong[:5])}"

@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,13 @@ def entry(begin: int, end: int, *, shape: Any = None, dtype: str = "F32") -> dic
 )
 def test_unsound_headers(raw_file: Raw, refused: Run, header: Any, data: bytes, message: str) -> None:
     assert message in " ".join(refused(raw_file(header, data)).split())
+
+
+def test_a_name_given_twice_among_many(raw_file: Raw) -> None:
+    begin = time.monotonic()
+    with pytest.raises(InvalidWeights, match="'k20000' is named twice"):
+        read_header(raw_file(b"{" + b"".join(b'"k%d":0,' % number for number in range(20_001)) + b'"k20000":1}'))
+    assert time.monotonic() - begin < 5  # for each name a search through all of them took 15
 
 
 @pytest.mark.parametrize("length", [2**63, 2**63 - 1, 2**64 - 1, MAX_HEADER_BYTES + 1])

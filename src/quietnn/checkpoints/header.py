@@ -7,6 +7,7 @@ to its dtype, its shape and the stretch of the data it fills; together the stret
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,8 +145,8 @@ def _check_length(path: Path, size: int, num_read: int, length: int) -> None:
 def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is named twice in its header")
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{name!r} is named twice in its header")
     return fields
 
 
