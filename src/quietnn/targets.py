@@ -38,7 +38,7 @@ def noisy_weights(
         names = noisy_names(target, normalisation=normalisation) if noisy is None else tuple(noisy)
     elif isinstance(target, Mapping):
         tensors = _only_tensors(target)
-        names = noisy_names_of_state(target) if noisy is None else tuple(noisy)
+        names = _all_noisy(tensors, noisy_names_of_state(target)) if noisy is None else tuple(noisy)
     else:
         raise QuietnnError(
             f"cannot take weights from a {type(target).__name__}; give a module, a state dict or a tensor"
@@ -110,6 +110,19 @@ def _only_tensors(state: Mapping[str, object]) -> Weights:
                 "for example checkpoint['model'], and leave out what is not a tensor"
             )
     return cast(Weights, state)
+
+
+def _all_noisy(tensors: Weights, names: Collection[str]) -> tuple[str, ...]:
+    """Those of the names whose tensor bears no other name, as one that a normalisation layer shares does."""
+    split = {name for pair in split_ties(tensors, names) for name in pair}
+    return tuple(name for name in names if name not in split)
+
+
+def split_ties(tensors: Weights, names: Collection[str]) -> list[tuple[str, str]]:
+    """Pairs of names of one tensor, the first of which is among the names and the second is not."""
+    chosen = set(names)
+    others = {_identity(tensor): name for name, tensor in tensors.items() if name not in chosen}
+    return [(name, others[own]) for name in names if (own := _identity(tensors[name])) in others]
 
 
 def _first_names(tensors: Weights, names: Collection[str]) -> list[str]:

@@ -59,6 +59,45 @@ def test_tied_tensors_stay_tied_and_get_one_noise(tmp_path: Path) -> None:
     assert all(found[name].equal(tensor) for name, tensor in expected.items())
 
 
+@pytest.mark.parametrize("options", [{"exclude": ["head.weight"]}, {"noisy": ["embed.weight"]}], ids=str)
+def test_a_tensor_with_two_names_is_not_half_noisy(tmp_path: Path, options: dict[str, list[str]]) -> None:
+    tied = torch.randn(5, 5)
+    state = {"head.weight": tied, "embed.weight": tied, "other.weight": torch.randn(3, 3)}
+    torch.save(state, tmp_path / "in.pt")
+    with pytest.raises(InvalidWeights, match=r"embed.weight and head.weight are two names of one tensor"):
+        denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.1, **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "out.pt").exists()
+    exclude = ["head.weight", "embed.weight"]
+    denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.1, exclude=exclude)
+    assert load(tmp_path / "out.pt")["head.weight"].equal(tied)
+
+
+def test_a_tensor_that_a_normalisation_layer_shares(tmp_path: Path) -> None:
+    shared = torch.randn(6)
+    state = {"norm.weight": shared, "fc.weight": torch.randn(3, 6), "fc.bias": shared}
+    torch.save(state, tmp_path / "in.pt")
+    with pytest.raises(InvalidWeights, match=r"fc.bias and norm.weight are two names.*--exclude 'fc.bias'"):
+        inspect_checkpoint(tmp_path / "in.pt")
+    in_memory = quietnn.transmit(state, noise_variance=1.0, seed=1).received
+    assert in_memory["fc.bias"].equal(shared)
+    transmit_checkpoint(
+        tmp_path / "in.pt", tmp_path / "out.pt", channel=AWGN(noise_variance=1.0), seed=1, exclude=["fc.bias"]
+    )
+    assert all(load(tmp_path / "out.pt")[name].equal(tensor) for name, tensor in in_memory.items())
+
+
+def test_a_record_that_is_damaged_or_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save({"a.weight": torch.randn(3, 3)}, tmp_path / "in.pt")
+    denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.1)
+    content = (tmp_path / "out.pt").read_bytes()
+    (tmp_path / "bad.pt").write_bytes(content.replace(b'"verb"', b'"werb"'))
+    with pytest.raises(InvalidWeights, match=r"quietnn.json in .* is damaged"):
+        inspect_checkpoint(tmp_path / "bad.pt")
+    monkeypatch.setattr("quietnn.checkpoints.torch_file._MAX_RECORD_BYTES", 50)
+    with pytest.raises(InvalidWeights, match="more than 50 bytes"):
+        inspect_checkpoint(tmp_path / "out.pt")
+
+
 def test_files_from_before_torch_1_6(tmp_path: Path) -> None:
     state = {"a.weight": torch.randn(3, 3)}
     torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
@@ -73,6 +112,12 @@ def test_files_from_before_torch_1_6(tmp_path: Path) -> None:
         ({"epoch": 3}, "no tensors by name"),
         ({"a": {"w": torch.ones(2)}, "b": {"w": torch.ones(2)}}, r"several state dicts \(a, b\)"),
         ({3: torch.ones(2)}, "no tensors by name"),
+        (
+            {"state_dict": {"w": torch.ones(2, 2)}, "lr": torch.tensor(0.1)},
+            r"\(lr\) beside a state dict \(state_dict\)",
+        ),
+        ({"a.weight": torch.ones(2, 2, device="meta")}, "a.weight is on the meta device"),
+        ({"a\ud800.weight": torch.ones(2, 2)}, r"called 'a\\ud800.weight', which is no text"),
         ({"a.weight": torch.ones(2, 2).to_sparse()}, "dense 16, 32 and 64 bit"),
         ({"a.weight": torch.ones(2, 2).to(torch.float8_e5m2)}, "bfloat16"),
     ],

@@ -4,8 +4,10 @@ import copy
 import json
 import pickle
 import zipfile
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,11 @@ from quietnn.checkpoints.pieces import TORCH_DTYPES
 from quietnn.checkpoints.provenance import KEY, Step, history, with_step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights, MissingData
-from quietnn.targets import noisy_weights, with_weights
+from quietnn.targets import noisy_weights, split_ties, with_weights
 
 SUFFIXES = (".pt", ".pth")
 _RECORD = "quietnn.json"
+_MAX_RECORD_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,11 @@ class TorchCheckpoint:
         content = _load(path)
         if not isinstance(content, dict):
             raise InvalidWeights(f"{path} holds a {type(content).__name__}, not a state dict; save model.state_dict()")
-        return cls(path, content, _find_state(path, content), _read_history(path))
+        checkpoint = cls(path, content, _find_state(path, content), _read_history(path))
+        _check_names(path, checkpoint.state)
+        return checkpoint
 
-    @property
+    @cached_property
     def state(self) -> dict[str, Tensor]:
         """The tensors of the state dict, by name."""
         state = self.content if self.key is None else self.content[self.key]
@@ -73,12 +78,19 @@ class TorchCheckpoint:
         """These names, one for each tensor: of tied ones, the first in the alphabet."""
         for name in names:
             tensor = self.state[name]
+            if tensor.is_meta:
+                raise InvalidWeights(f"{name} is on the meta device and has no values; save the model once it has some")
             if tensor.dtype not in TORCH_DTYPES.values() or tensor.layout is not torch.strided:
                 kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
                 raise InvalidWeights(
                     f"{name} is {kind}; quietnn computes with dense 16, 32 and 64 bit floats. Convert the model (for "
                     f"example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
                 )
+        for name, other in split_ties(self.state, names):
+            raise InvalidWeights(
+                f"{name} and {other} are two names of one tensor, and only {name} counts as noisy; "
+                f"leave it out with --exclude '{name}', or name all noisy tensors with --noisy"
+            )
         return tuple(noisy_weights(self.state, noisy=names))
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
@@ -127,12 +139,16 @@ def _load(path: Path) -> Any:
 
 def _find_state(path: Path, content: Mapping[Any, Any]) -> str | None:
     """Where the tensors are: at the top, or in exactly one of the items."""
-    if _holds_tensors(content):
-        return None
     keys = [key for key, value in content.items() if isinstance(value, dict) and _holds_tensors(value)]
-    if len(keys) == 1 and isinstance(keys[0], str):
+    if _holds_tensors(content):
+        if not keys:
+            return None
+        first = next(name for name, value in content.items() if isinstance(value, Tensor))
+        told = f"tensors by themselves ({first}) beside a state dict ({keys[0]})"
+    elif len(keys) == 1 and isinstance(keys[0], str):
         return keys[0]
-    told = f"several state dicts ({', '.join(map(str, keys[:4]))})" if keys else "no tensors by name"
+    else:
+        told = f"several state dicts ({', '.join(map(str, keys[:4]))})" if keys else "no tensors by name"
     raise InvalidWeights(f"{path} holds {told}; save one state dict by itself")
 
 
@@ -141,13 +157,30 @@ def _holds_tensors(content: Mapping[Any, Any]) -> bool:
     return bool(tensors) and all(isinstance(name, str) for name in tensors)
 
 
+def _check_names(path: Path, names: Collection[str]) -> None:
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidWeights(f"{path} holds a tensor called {name!a}, which is no text; rename it") from error
+
+
 def _read_history(path: Path) -> list[Any]:
     """What a record beside the tensors tells; files from before torch 1.6 have none."""
     if not zipfile.is_zipfile(path):
         return []
-    with zipfile.ZipFile(path) as archive:
-        records = [name for name in archive.namelist() if name.endswith(f"/{_RECORD}")]
-        return history({KEY: archive.read(records[0]).decode(errors="replace")}) if records else []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            records = [name for name in archive.namelist() if name.endswith(f"/{_RECORD}")]
+            if not records:
+                return []
+            with archive.open(records[0]) as file:
+                content = file.read(_MAX_RECORD_BYTES + 1)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InvalidWeights(f"the record {_RECORD} in {path} is damaged ({error}); save or fetch it again") from error
+    if len(content) > _MAX_RECORD_BYTES:
+        raise InvalidWeights(f"the record {_RECORD} in {path} has more than {_MAX_RECORD_BYTES:,} bytes; save it again")
+    return history({KEY: content.decode(errors="replace")})
 
 
 def _write_history(path: Path, text: str) -> None:
