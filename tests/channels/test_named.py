@@ -33,6 +33,15 @@ def test_every_built_in_medium_can_be_named_and_used(name: str, shapes: dict[str
     assert 0 < effective_wnr_db(shapes, observation.noise_variance) < 40
 
 
+@pytest.mark.parametrize("name", [name for name in MEDIA if name not in ("aihwkit", "sionna")])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_scalars_go_through_every_medium(name: str, dtype: torch.dtype) -> None:
+    weights = {"scale": torch.tensor(0.7, dtype=dtype), "w": torch.linspace(-1, 1, 50, dtype=dtype)}
+    observation = medium_named(name, level=LEVELS[level_of(name)]).transmit(weights, seed=0)
+    assert observation.received["scale"].shape == ()
+    assert observation.received["scale"].dtype == dtype
+
+
 def test_settings_have_the_types_of_their_fields() -> None:
     assert medium_named("quantise:num_bits=4, dither=true,clip=mse") == Quantisation(4, dither=True, clip="mse")
     assert medium_named("pcm:seconds=1e3,drift=0.5") == PCM(1000.0, drift=0.5)
