@@ -1,5 +1,6 @@
 """Denoise a checkpoint from file to file, with what a receiver has and no more."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +9,13 @@ import torch
 from torch import Tensor
 
 from quietnn.checkpoints.base import Change, Checkpoint, moments_of
+from quietnn.checkpoints.finite import kept_finite, largest_magnitude
 from quietnn.checkpoints.opening import open_to_rewrite
 from quietnn.checkpoints.recorded import RecordedNoise, recorded_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.temperatures import TunedTemperatures
 from quietnn.checkpoints.workers import Streaming
-from quietnn.denoisers.affine import AffineDenoiser, TensorMap
+from quietnn.denoisers.affine import AffineDenoiser
 from quietnn.denoisers.denoise import method_denoisers, method_temperatures
 from quietnn.denoisers.heteroscedastic import priors_under, told_of
 from quietnn.denoisers.reception import GroupTemperatures, Reception
@@ -95,7 +97,7 @@ def denoise_checkpoint(
     reception = _reception(checkpoint, moments, chosen, noise.variance, form)
     denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
     changes = {
-        name: _change(denoisers[group].on(name), noise.gain.get(name, 1.0))
+        name: _change(name, denoisers[group], noise.gain.get(name, 1.0), largest_magnitude(moments[name]))
         for group, members in chosen.items()
         for name in members
     }
@@ -172,11 +174,14 @@ def _reception(
     return Reception(shapes, mean_noise(noise, shapes), groups, statistics, form, noise, priors)
 
 
-def _change(denoiser: TensorMap, gain: float) -> Change:
-    def change(values: Tensor, start: int) -> None:
-        denoiser(values if gain == 1.0 else values.div_(gain), values)
+def _change(name: str, denoiser: AffineDenoiser, gain: float, largest: float) -> Change:
+    own = denoiser.on(name)
 
-    return change
+    def change(values: Tensor, start: int) -> None:
+        own(values if gain == 1.0 else values.div_(gain), values)
+
+    reach = math.inf if own is not denoiser else abs(denoiser.theta) * largest + abs(denoiser.rho)
+    return kept_finite(name, change, factor=denoiser.theta, reach=reach)
 
 
 def _told(

@@ -15,6 +15,7 @@ from quietnn.checkpoints.opening import open_to_rewrite
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.noise import mean_of, noise_by_tensor, one_variance
+from quietnn.weights import check_weights
 
 
 def transmit_checkpoint_through(
@@ -55,6 +56,7 @@ def transmit_checkpoint_through(
     )
     weights = _read(checkpoint, names, streaming)
     observation = medium.transmit(weights, seed=seed)
+    check_weights(observation.received)
     noise = noise_by_tensor(observation.noise_variance, weights)
     if noise is None:
         noise = dict.fromkeys(weights, one_variance(observation.noise_variance))

@@ -8,10 +8,14 @@ from torch import Tensor
 from quietnn.channels.awgn import AWGN, Power, add_noise_in_place
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, moments_of
+from quietnn.checkpoints.finite import kept_finite, largest_magnitude
 from quietnn.checkpoints.opening import open_to_rewrite
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.weights import WeightStatistics
+
+_MOST_STD = 10.0
+"""Noise drawn in float32 is never further from zero than this many standard deviations."""
 
 
 def transmit_checkpoint(
@@ -60,13 +64,13 @@ def transmit_checkpoint(
         "weight_variance": statistics.variance,
         "num_weights": statistics.num_weights,
     }
-    changes = {name: _change(name, variance**0.5, seed) for name in names}
+    changes = {name: _change(name, variance**0.5, seed, largest_magnitude(moments[name])) for name in names}
     checkpoint.write(out, changes, step, streaming)
     return variance
 
 
-def _change(name: str, std: float, seed: int) -> Change:
+def _change(name: str, std: float, seed: int, largest: float) -> Change:
     def change(values: Tensor, start: int) -> None:
         add_noise_in_place(values, std, seed=seed, name=name, start=start)
 
-    return change
+    return kept_finite(name, change, factor=std, reach=largest + _MOST_STD * std)
