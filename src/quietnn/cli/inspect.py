@@ -28,7 +28,10 @@ def inspect(
     from quietnn.checkpoints.inspect import inspect_checkpoint
     from quietnn.cli.byte_progress import byte_progress
     from quietnn.cli.table import print_table
+    from quietnn.errors import InvalidConfig
 
+    if figure is not None and figure.suffix not in (".png", ".svg"):
+        raise InvalidConfig(f"--figure is {figure}; its name must end in .png or .svg")
     with byte_progress("inspect", threads=threads) as streaming:
         seen = inspect_checkpoint(
             source,
@@ -89,13 +92,10 @@ def _group_fields(group: "GroupInspection") -> dict[str, Any]:
 def _draw(seen: "Inspection", path: Path, noise_variance: float | None, threads: int | None) -> None:
     from quietnn.checkpoints.inspect import histogram
     from quietnn.checkpoints.workers import Streaming
-    from quietnn.errors import InvalidConfig
     from quietnn.files import write_whole
     from quietnn.reports.figures import to_png, to_svg
     from quietnn.reports.weights_figure import weights_figure
 
-    if path.suffix not in (".png", ".svg"):
-        raise InvalidConfig(f"--figure is {path}; its name must end in .png or .svg")
     counted = histogram(seen, streaming=Streaming(num_threads=threads))
     statistics = seen.whole.statistics
     drawn = weights_figure(
