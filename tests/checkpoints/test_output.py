@@ -20,7 +20,7 @@ from torch import Tensor
 from quietnn.checkpoints.atomic import replacing_file, replacing_folder
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.workers import Streaming, run
-from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
 
 Leftovers = Callable[[], list[str]]
 VARIANCES = (0.01, 0.02)
@@ -38,13 +38,35 @@ def limited(verb: str, source: Path, out: Path, limit: int) -> None:
         main()
 
 
-def unprivileged_denoise(source: Path, out: Path) -> None:
-    """The command line as a user who owns nothing."""
-    from quietnn.cli.main import main
+def open_to_all(folder: Path) -> None:
+    """Let every user read a folder and all that is in it."""
+    for path in (folder, *folder.rglob("*"), *folder.parents):
+        if path.stat().st_uid == os.getuid() and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o055)
 
+
+def become_nobody() -> None:
+    """Go on as a user who owns nothing."""
     if os.getuid() == 0:
         os.setgid(65534)
         os.setuid(65534)
+
+
+def unprivileged_refusal(source: Path, out: Path, message: str) -> None:
+    """Denoise as nobody; leaves with 0 if that is refused with these words."""
+    become_nobody()
+    try:
+        denoise_checkpoint(source, out, noise_variance=0.01)
+    except QuietnnError as error:
+        sys.exit(0 if message in str(error) else 1)
+    sys.exit(1)
+
+
+def unprivileged_denoise(source: Path, out: Path) -> None:
+    """The command line as nobody."""
+    from quietnn.cli.main import main
+
+    become_nobody()
     sys.argv = ["quietnn", "denoise", str(source), str(out), "--noise-variance", "0.01", "--overwrite"]
     main()
 
@@ -87,10 +109,8 @@ def test_a_read_only_folder(tmp_path: Path, file: Path, out: str) -> None:
     folder = tmp_path / "locked"
     folder.mkdir()
     (folder / "here.safetensors").write_text("old")
+    open_to_all(tmp_path)
     folder.chmod(0o555)
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.getuid() and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o055)
     assert exit_code(unprivileged_denoise, file, folder / out) == 2
     assert [path.name for path in folder.iterdir()] == ["here.safetensors"]
     assert (folder / "here.safetensors").read_text() == "old"
@@ -179,6 +199,67 @@ def test_outputs_that_would_hurt_the_input(tmp_path: Path, file: Path, sharded: 
     with pytest.raises(MissingData, match="make it first"):
         denoise_checkpoint(file, tmp_path / "no" / "out.safetensors", noise_variance=0.01)
     assert file.read_bytes() == before
+
+
+def test_a_link_of_the_input_into_the_output(tmp_path: Path, file: Path, state: dict[str, Tensor]) -> None:
+    """Replacing the output would remove what is being read."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    out.mkdir()
+    file.rename(out / "model.safetensors")
+    (source / "model.safetensors").symlink_to(out / "model.safetensors")
+    with pytest.raises(InvalidConfig, match="is a link into"):
+        denoise_checkpoint(source, out, noise_variance=0.01, overwrite=True)
+    assert load_file(out / "model.safetensors")["fc.weight"].equal(state["fc.weight"])
+
+
+@pytest.mark.parametrize("there", ["empty", "full", "nothing"])
+def test_an_output_folder_that_is_a_link(tmp_path: Path, sharded: Path, there: str) -> None:
+    if there != "nothing":
+        (tmp_path / there).mkdir()
+    if there == "full":
+        (tmp_path / "full" / "config.json").write_text("{}")
+    (tmp_path / "out").symlink_to(tmp_path / there)
+    with pytest.raises(InvalidConfig, match=r"out is a link; give the folder itself"):
+        denoise_checkpoint(sharded, tmp_path / "out", noise_variance=0.01, overwrite=True)
+    assert (tmp_path / "out").is_symlink()
+
+
+def test_a_folder_without_a_model_is_not_replaced(tmp_path: Path, sharded: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_text("mine")
+    with pytest.raises(InvalidConfig, match=r"does not look like a model \(one.jpg is in it\)"):
+        denoise_checkpoint(sharded, tmp_path / "photos", noise_variance=0.01, overwrite=True)
+    assert (tmp_path / "photos" / "one.jpg").read_text() == "mine"
+
+
+def test_links_in_a_folder_are_followed(tmp_path: Path, sharded: Path) -> None:
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "deep" / "notes.txt").write_text("far")
+    (sharded / "linked").symlink_to(tmp_path / "elsewhere")
+    (sharded / "linked.txt").symlink_to(sharded / "sub" / "notes.txt")
+    denoise_checkpoint(sharded, tmp_path / "out", noise_variance=0.01)
+    assert (tmp_path / "out" / "linked" / "deep" / "notes.txt").read_text() == "far"
+    assert (tmp_path / "out" / "linked.txt").read_text() == "hello"
+    assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+
+
+@pytest.mark.parametrize(("target", "message"), [("..", "that it lies in"), ("nowhere", "a link to nothing")])
+def test_links_that_lead_nowhere(tmp_path: Path, sharded: Path, target: str, message: str) -> None:
+    (sharded / "sub" / "link").symlink_to(target)
+    with pytest.raises(InvalidWeights, match=message):
+        denoise_checkpoint(sharded, tmp_path / "out", noise_variance=0.01)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_file_that_cannot_be_read_is_named(tmp_path: Path, sharded: Path) -> None:
+    open_to_all(tmp_path)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    notes = sharded / "sub" / "notes.txt"
+    notes.chmod(0)
+    assert exit_code(unprivileged_refusal, sharded, tmp_path / "open" / "out", f"cannot read {notes}") == 0
+    assert list((tmp_path / "open").iterdir()) == []
 
 
 def test_a_disk_that_is_too_full_is_seen_before_reading(

@@ -103,6 +103,9 @@ def test_what_is_noisy_is_said_before_anything_is_written(tmp_path: Path, clean:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.safetensors"]
 
 
+TUNE = ("tune", "digits", "--weights", "IN", "--noise-variance", "1", "--out")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -122,12 +125,17 @@ def test_what_is_noisy_is_said_before_anything_is_written(tmp_path: Path, clean:
         (("transmit", "IN", "OUT", "--seed", "-1", "--wnr-db", "1"), "seed is -1"),
         (("transmit", "IN", "OUT", "--seed", "1", "--wnr-db", "1", "--power", "x"), "power is 'x'"),
         (("inspect", "NONE"), "there is no"),
-        (("inspect", "IN", "--figure", "OUT"), "end in .png"),
-        (("tune", "digits", "--weights", "IN", "--noise-variance", "1", "--out", "OUT", "--groups", "x"), "groups is"),
+        (("inspect", "NONE", "--figure", "OUT"), "end in .png"),
+        ((*TUNE, "OUT", "--groups", "x"), "groups is"),
+        ((*TUNE, "OUT", "--seed", "-1"), "seed is -1"),
+        ((*TUNE, "IN", "--overwrite"), "the input itself"),
+        ((*TUNE, "FOLDER", "--overwrite"), "is a folder; give the name of a file"),
     ],
 )
 def test_wrong_requests_write_nothing(tmp_path: Path, clean: Path, arguments: tuple[str, ...], message: str) -> None:
-    places = {"IN": clean, "OUT": tmp_path / "out.safetensors", "NONE": tmp_path / "none"}
+    places = {"IN": clean, "OUT": tmp_path / "out.safetensors", "NONE": tmp_path / "none", "FOLDER": tmp_path}
+    before = clean.read_bytes()
     with pytest.raises(quietnn.QuietnnError, match=message):
         call(*(places.get(argument, argument) for argument in arguments))
+    assert clean.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.safetensors"]

@@ -28,7 +28,7 @@ class Checkpoint(Protocol):
         shapes: the shape of every tensor, by name.
         floating: the names of the floating point tensors.
         history: what was done to it before, as its metadata tell.
-        num_bytes: its size on the disk.
+        files: every file that a copy of it is made from.
     """
 
     @property
@@ -40,7 +40,7 @@ class Checkpoint(Protocol):
     @property
     def history(self) -> list[Any]: ...
     @property
-    def num_bytes(self) -> int: ...
+    def files(self) -> Sequence[Path]: ...
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
         """These names, one for each tensor (tied ones once), once their dtypes are known to be ones we compute with."""

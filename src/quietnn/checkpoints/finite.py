@@ -22,14 +22,14 @@ def kept_finite(name: str, change: Change, *, factor: float, reach: float) -> Ch
     """
 
     def checked(values: Tensor, start: int) -> None:
-        computed = torch.promote_types(values.dtype, torch.float32)
+        computed, limit = torch.promote_types(values.dtype, torch.float32), torch.finfo(values.dtype).max
         if abs(factor) <= torch.finfo(computed).max:  # torch takes no larger one
             change(values, start)
-            if reach <= torch.finfo(values.dtype).max or bool(torch.isfinite(values).all()):
+            if reach <= limit or bool(torch.isfinite(values).all()):
                 return
         raise InvalidWeights(
-            f"{name} is {values.dtype}, whose largest number is {torch.finfo(values.dtype).max:.4g}, and new values pass "
-            f"it (they may reach {reach:.4g}); take less noise or smaller temperatures, or a wider dtype"
+            f"{name} is {values.dtype}, whose largest number is {limit:.4g}, and its new values pass that (they may "
+            f"reach {reach:.4g}); take less noise or smaller temperatures, or a wider dtype"
         )
 
     return checked

@@ -1,6 +1,7 @@
 """A model's shards: one safetensors file, or a folder in Hugging Face layout with or without an index."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,32 @@ def find_shards(path: Path) -> tuple[Shard, ...]:
         )
     found = ", ".join(file.name for file in (indices or singles)[:4])
     raise InvalidWeights(f"{path} holds several models ({found}); name one of the files instead")
+
+
+def files_below(folder: Path, above: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    """Every file in a folder and the folders in it, wherever links lead.
+
+    Raises:
+        InvalidWeights: if one cannot be read, is no file (a link to nothing, a pipe), or a link leads back up.
+    """
+    above = (*above, folder.resolve())
+    files: list[Path] = []
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError as error:
+        raise InvalidWeights(f"cannot read {folder}: {error.strerror}; mend its permissions or move it") from error
+    for path in inside:
+        if path.is_dir():
+            if path.resolve() in above:
+                raise InvalidWeights(f"{path} is a link to a folder that it lies in; remove it")
+            files += files_below(path, above)
+        elif not path.is_file():
+            raise InvalidWeights(f"{path} is neither file nor folder, or a link to nothing; remove it")
+        elif not os.access(path, os.R_OK):
+            raise InvalidWeights(f"cannot read {path}: permission denied; mend its permissions or move it")
+        else:
+            files.append(path)
+    return tuple(files)
 
 
 def all_entries(shards: Sequence[Shard]) -> dict[str, Entry]:

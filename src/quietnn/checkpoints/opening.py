@@ -57,5 +57,5 @@ def open_to_rewrite(
     selection = select(checkpoint.shapes, checkpoint.floating, noisy=noisy, exclude=exclude)
     names = checkpoint.distinct(selection.noisy)
     on_selection(selection)
-    check_target(source, out, overwrite=overwrite, num_bytes=checkpoint.num_bytes)
+    check_target(source, out, overwrite=overwrite, files=checkpoint.files)
     return checkpoint, selection, names

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quietnn.checkpoints.atomic import replacing_file, replacing_folder
 from quietnn.checkpoints.base import Change, Look
-from quietnn.checkpoints.folder import Shard, all_entries, find_shards
+from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards
 from quietnn.checkpoints.header import Entry, encode_header
 from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading
 from quietnn.checkpoints.provenance import Step, history, with_step
@@ -60,10 +60,9 @@ class StreamedCheckpoint:
         return history(self.shards[0].header.metadata)
 
     @cached_property
-    def num_bytes(self) -> int:
-        """The size of the file, or of everything in the folder."""
-        files = self.path.rglob("*") if self.path.is_dir() else [self.path]
-        return sum(file.stat().st_size for file in files if file.is_file())
+    def files(self) -> Sequence[Path]:
+        """The file, or everything in the folder."""
+        return files_below(self.path) if self.path.is_dir() else (self.path,)
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
         """The names as they are: a file holds each tensor once."""
@@ -98,7 +97,8 @@ class StreamedCheckpoint:
                 self._write_shards([partial], changes, step, streaming)
             return
         with replacing_folder(out) as partial:
-            _copy_others(self.path, partial, {shard.path.name for shard in self.shards})
+            shards = {shard.path for shard in self.shards}
+            _copy([file for file in self.files if file not in shards], self.path, partial)
             self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)
 
     def _write_shards(
@@ -188,13 +188,10 @@ class _Flusher:
                 pending.result()
 
 
-def _copy_others(source: Path, target: Path, but: Collection[str]) -> None:
-    """Copy everything in a folder but its shards; links are followed."""
-    for path in sorted(source.rglob("*")):
-        place = path.relative_to(source)
-        if path.is_dir():
-            (target / place).mkdir(parents=True, exist_ok=True)
-        elif path.is_file() and str(place) not in but:
-            (target / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target / place)
-            sync(target / place)
+def _copy(files: Sequence[Path], source: Path, target: Path) -> None:
+    """Copy files of one folder to the same places in another; links are followed."""
+    for path in files:
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, place)
+        sync(place)

@@ -50,12 +50,16 @@ def write_temperatures(path: Path, tuned: TunedTemperatures) -> None:
         partial.write_text(json.dumps(fields, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def check_writable(path: Path, *, overwrite: bool) -> None:
-    """Refuse a place for the file before the search that would fill it."""
+def check_writable(path: Path, *, source: Path, overwrite: bool) -> None:
+    """Refuse a place for the file before the search that would fill it, the file that is read above all."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise MissingData(f"there is no folder {folder} to write {path.name} into; make it first")
-    if path.is_dir() or (path.exists() and not overwrite):
+    if path.exists() and source.exists() and path.samefile(source):
+        raise InvalidConfig(f"{path} is the input itself; write to another name")
+    if path.is_dir():
+        raise InvalidConfig(f"{path} is a folder; give the name of a file")
+    if path.exists() and not overwrite:
         raise InvalidConfig(f"{path} is there already; choose another name, or replace it with --overwrite")
 
 

@@ -70,9 +70,9 @@ class TorchCheckpoint:
         return {name for name, tensor in self.state.items() if tensor.is_floating_point()}
 
     @property
-    def num_bytes(self) -> int:
-        """The size of the file."""
-        return self.path.stat().st_size
+    def files(self) -> Sequence[Path]:
+        """The file itself."""
+        return (self.path,)
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
         """These names, one for each tensor: of tied ones, the first in the alphabet."""

@@ -33,7 +33,7 @@ def auto(
 
     if split_name(task)[0] == "sst2":
         raise InvalidConfig(f"{task} is a folder of files, and this writes one; use quietnn.auto from Python")
-    check_writable(out, overwrite=overwrite)
+    check_writable(out, source=weights, overwrite=overwrite)
     loaded = load_task(task, data_dir=data_dir, weights=weights)
     model = loaded.load_model()
     examples = loaded.tuning_examples(num_examples, seed) if num_examples else None

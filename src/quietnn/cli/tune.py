@@ -28,6 +28,7 @@ def tune(
     """Search the temperatures under which the denoised network does best on a few labelled examples."""
     from rich.console import Console
 
+    from quietnn.channels.randomness import check_seed
     from quietnn.checkpoints.temperatures import TunedTemperatures, check_writable, write_temperatures
     from quietnn.denoisers.affine import Temperatures
     from quietnn.errors import unknown_choice
@@ -37,7 +38,8 @@ def tune(
 
     if groups not in GROUPINGS:
         raise unknown_choice("groups", groups, GROUPINGS)
-    check_writable(out, overwrite=overwrite)
+    check_seed(seed)
+    check_writable(out, source=weights, overwrite=overwrite)
     loaded = load_task(task, data_dir=data_dir, weights=weights)
     model, examples = loaded.load_model(), loaded.tuning_examples(num_examples, seed)
 
