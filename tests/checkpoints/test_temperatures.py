@@ -46,6 +46,8 @@ GOOD: dict[str, Any] = {
         ({"temperatures": {"whole": {"lambda_prime": float("nan"), "beta": 0}}}, "must be a finite number"),
         ({"noise_variance": -1}, "noise_variance is -1"),
         ({"noise_variance": None}, "must be a finite number"),
+        ({"noise_variance": 10**400}, "'1000.*' ?; it must be a finite number"),
+        ({"temperatures": {"whole": {"lambda_prime": 10**400, "beta": 0}}}, "must be a finite number"),
     ],
 )
 def test_files_that_do_not_fit(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -1,10 +1,10 @@
 """The noise that `quietnn transmit` recorded in a file, for a receiver who knows the channel it came through."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from quietnn.checkpoints.numbers import finite_number
 from quietnn.errors import InvalidConfig
 from quietnn.theory.family import check_variance
 
@@ -82,8 +82,9 @@ def _by_tensor(recorded: Any, names: Sequence[str], what: str) -> dict[str, floa
 
 
 def _number(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidConfig(f"the file records {value!r} as {what}, which is no number; {_REMEDY}")
+    number = finite_number(value)
+    if number is None:
+        raise InvalidConfig(f"the file records {str(value)[:40]!r} as {what}, which is no number; {_REMEDY}")
     if "variance" in what:
-        check_variance(value, f"the recorded {what}")
-    return float(value)
+        check_variance(number, f"the recorded {what}")
+    return number

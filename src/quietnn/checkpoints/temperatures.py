@@ -1,13 +1,13 @@
 """Temperatures in a file: what `quietnn tune` found for a network, for `quietnn denoise` to use."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from quietnn.checkpoints.atomic import replacing_file
+from quietnn.checkpoints.numbers import finite_number
 from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.theory.family import check_variance
@@ -99,6 +99,7 @@ def _pair(path: Path, group: str, pair: Any) -> Temperatures:
 
 
 def _number(path: Path, name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidConfig(f"{path}: {name} is {value!r}; it must be a finite number")
-    return float(value)
+    number = finite_number(value)
+    if number is None:
+        raise InvalidConfig(f"{path}: {name} is {str(value)[:40]!r}; it must be a finite number")
+    return number
