@@ -1,10 +1,13 @@
 """What every verb has in common: a version, and errors that are messages with exit code 2."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import quietnn
 from quietnn.tasks.digits import digits_task
@@ -39,6 +42,19 @@ def test_a_sweep_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
     result = run("sweep", str(config), "--out", str(out), "--data-dir", str(tmp_path), "--engine", "inline")
     assert result.returncode == 2
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [(b"bad\xff", "utf-8"), ("größe 名".encode(), "ascii")], ids=["no-text", "ascii"]
+)
+def test_names_that_the_terminal_cannot_show(tmp_path: Path, name: bytes, encoding: str) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / f"{os.fsdecode(name)}.safetensors"
+    save_file({"schön.weight": torch.randn(3, 3)}, source)
+    command = [sys.executable, "-m", "quietnn.cli.main"]
+    for arguments in (["denoise", source, out, "--noise-variance", "0.1"], ["inspect", out]):
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        result = subprocess.run([*command, *map(str, arguments)], capture_output=True, env=environment, check=False)
+        assert result.returncode == 0, result.stderr
 
 
 CONFIG = 'name = "x"\ntask = "{task}"\nwnr_db = [4]\nmethods = ["ml"]\n{more}'

@@ -1,6 +1,7 @@
 """Gather the verbs into one command and turn a `QuietnnError` into a message and exit code 2."""
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated, NoReturn
 
 import typer
@@ -64,6 +65,9 @@ def version(show: Annotated[bool, typer.Option("--version", help="Show the versi
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
         app()
     except QuietnnError as error:
