@@ -262,6 +262,22 @@ def test_another_file_that_cannot_be_read_is_named(tmp_path: Path, sharded: Path
     assert list((tmp_path / "open").iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["file", "sharded"])
+def test_what_others_may_not_read_stays_so(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    source: Path = request.getfixturevalue(kind)
+    files = sorted(source.glob("*.safetensors")) if source.is_dir() else [source]
+    for file, mode in zip(files, (0o600, 0o644, 0o400), strict=False):
+        file.chmod(mode)
+    if source.is_dir():
+        source.chmod(0o700)
+    out = tmp_path / f"out{source.suffix}"
+    denoise_checkpoint(source, out, noise_variance=0.01)
+    assert out.stat().st_mode == source.stat().st_mode
+    for file in files:
+        copied = out / file.name if source.is_dir() else out
+        assert copied.stat().st_mode & 0o777 == file.stat().st_mode & 0o777 | 0o200
+
+
 def test_a_disk_that_is_too_full_is_seen_before_reading(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

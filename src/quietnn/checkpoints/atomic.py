@@ -84,9 +84,12 @@ def _check_replaceable(out: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def replacing_file(out: Path) -> Iterator[Path]:
-    """A path to write to that takes the place of `out` at the end of the block, or vanishes."""
-    with _beside(out, folder=False) as partial:
+def replacing_file(out: Path, *, like: Path | None = None) -> Iterator[Path]:
+    """A path to write to that takes the place of `out` at the end of the block, or vanishes.
+
+    Others may read and write it as they may another file, if one is given.
+    """
+    with _beside(out, folder=False, like=like) as partial:
         yield partial
         sync(partial)
         partial.replace(out)
@@ -94,9 +97,9 @@ def replacing_file(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_folder(out: Path) -> Iterator[Path]:
+def replacing_folder(out: Path, *, like: Path | None = None) -> Iterator[Path]:
     """A folder to fill that takes the place of `out` at the end of the block; the old one is then removed."""
-    with _beside(out, folder=True) as partial:
+    with _beside(out, folder=True, like=like) as partial:
         yield partial
         for folder in {partial, *(path.parent for path in partial.rglob("*"))}:
             sync(folder)
@@ -108,7 +111,7 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _beside(out: Path, *, folder: bool) -> Iterator[Path]:
+def _beside(out: Path, *, folder: bool, like: Path | None) -> Iterator[Path]:
     """A file or folder under a hidden name beside `out`.
 
     Whatever bears that name at the end is removed, and errors of the disk get words.
@@ -116,7 +119,8 @@ def _beside(out: Path, *, folder: bool) -> Iterator[Path]:
     partial = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         _remove_abandoned(out)
-        with _held(partial, folder=folder):
+        mode = 0o777 if like is None else like.stat().st_mode & 0o777 | 0o700
+        with _held(partial, mode, folder=folder):
             try:
                 yield partial
             finally:
@@ -129,13 +133,13 @@ def _beside(out: Path, *, folder: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _held(partial: Path, *, folder: bool) -> Iterator[None]:
+def _held(partial: Path, mode: int, *, folder: bool) -> Iterator[None]:
     """Create the file or folder and hold a lock on it for as long as this process lives."""
     if folder:
-        partial.mkdir()
+        partial.mkdir(mode)
         descriptor = os.open(partial, os.O_RDONLY)
     else:
-        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode & 0o666)
     try:
         with suppress(OSError):  # some network disks know no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,5 +1,6 @@
 """A safetensors model of any size: two passes, a few megabytes of memory, the disk as the only limit."""
 
+import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -93,10 +94,10 @@ class StreamedCheckpoint:
     def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
         """Write a copy with some tensors changed: all shards, and a folder's other files as they are."""
         if not self.path.is_dir():
-            with replacing_file(out) as partial:
+            with replacing_file(out, like=self.path) as partial:
                 self._write_shards([partial], changes, step, streaming)
             return
-        with replacing_folder(out) as partial:
+        with replacing_folder(out, like=self.path) as partial:
             shards = {shard.path for shard in self.shards}
             _copy([file for file in self.files if file not in shards], self.path, partial)
             self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)
@@ -110,6 +111,7 @@ class StreamedCheckpoint:
         def jobs() -> Iterator[tuple[_Target, Piece]]:
             for source, path in zip(sources, targets, strict=True):
                 header = encode_header(source.header, with_step(source.header.metadata, step))
+                path.touch(source.mode)
                 sink = opened.enter_context(closing(Sink(path, len(header) + source.header.data_size)))
                 pieces = list(pieces_of(source.header, chunk))
                 target = _Target(source, sink, header, len(pieces), flusher.later)
@@ -129,6 +131,11 @@ class _Source:
 
     def __init__(self, shard: Shard, descriptor: int) -> None:
         self.header, self._path, self._descriptor = shard.header, shard.path, descriptor
+
+    @property
+    def mode(self) -> int:
+        """Who may read and write it; we may in any case."""
+        return os.fstat(self._descriptor).st_mode & 0o666 | 0o600
 
     def read(self, piece: Piece, stretch: Tensor) -> None:
         """Fill a flat tensor of bytes with a piece."""

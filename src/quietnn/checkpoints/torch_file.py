@@ -112,7 +112,7 @@ class TorchCheckpoint:
         new = copy.copy(holder)
         new.update(with_weights(state, changed))
         content = new if self.key is None else {**self.content, self.key: new}
-        with replacing_file(out) as partial:
+        with replacing_file(out, like=self.path) as partial:
             with partial.open("wb") as file:  # by path, torch would write the name into the archive
                 torch.save(content, file)
             _write_history(partial, with_step({KEY: json.dumps(self.history)}, step)[KEY])
