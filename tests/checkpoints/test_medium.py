@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import Result
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
@@ -107,6 +108,22 @@ def test_tied_tensors_are_recorded_by_all_their_names(tmp_path: Path) -> None:
         denoise_checkpoint(tmp_path / "noisy.pt", tmp_path / "out.pt", recorded=True, overwrite=True)
     found = torch.load(tmp_path / "out.pt", weights_only=True)
     assert found["head.weight"].data_ptr() == found["embed.weight"].data_ptr()
+
+
+@pytest.mark.parametrize("noise", [["--noise-variance", "0.5"], ["--channel", "fading:wnr_db=9"]], ids=str)
+def test_the_same_noise_is_not_added_twice(checkpoint: Path, tmp_path: Path, noise: list[str]) -> None:
+    once, twice = tmp_path / "once.safetensors", tmp_path / "twice.safetensors"
+
+    def send(source: Path, out: Path, *options: str) -> Result:
+        return CliRunner().invoke(app, ["transmit", str(source), str(out), *noise, *options])
+
+    assert send(checkpoint, once, "--seed", "3", "--exclude", "head.*").exit_code == 0
+    refused = send(once, twice, "--seed", "3")
+    assert isinstance(refused.exception, InvalidConfig)
+    assert "'conv.bias' met the noise of seed 3 before" in str(refused.exception)
+    assert not twice.exists()
+    assert send(once, twice, "--seed", "3", "--noisy", "head.*").exit_code == 0
+    assert send(once, twice, "--seed", "4", "--overwrite").exit_code == 0
 
 
 def test_the_history_tells_what_was_done(checkpoint: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from quietnn.channels.named import effective_wnr_db
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, Checkpoint
 from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.recorded import check_new_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.noise import mean_of, noise_by_tensor, one_variance
@@ -54,6 +55,7 @@ def transmit_checkpoint_through(
     checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )
+    check_new_noise(checkpoint.history, selection.noisy, seed)
     weights = _read(checkpoint, names, streaming)
     observation = medium.transmit(weights, seed=seed)
     check_weights(observation.received)

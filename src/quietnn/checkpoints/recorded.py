@@ -62,6 +62,23 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
     return RecordedNoise(variances, {name: gain for name, gain in gains.items() if gain != 1.0})
 
 
+def check_new_noise(history: Sequence[Any], names: Sequence[str], seed: int) -> None:
+    """Refuse to send tensors with a seed that they met before: noise depends on seed and name, so it would be the same.
+
+    Raises:
+        InvalidConfig: if the file's history has that seed on one of the tensors.
+    """
+    for step in history:
+        if not isinstance(step, Mapping) or step.get("verb") != "transmit" or step.get("seed") != seed:
+            continue
+        sent = step.get("tensors")
+        again = {name for name in sent if isinstance(name, str)} & set(names) if isinstance(sent, list) else ()
+        if again:
+            raise InvalidConfig(
+                f"{min(again)!r} met the noise of seed {seed} before, and would meet it again; take another --seed"
+            )
+
+
 def _transmission(history: Sequence[Any]) -> Mapping[str, Any]:
     step = history[-1] if history else None
     if not isinstance(step, Mapping) or step.get("verb") != "transmit":

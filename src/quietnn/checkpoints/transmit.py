@@ -10,6 +10,7 @@ from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, moments_of
 from quietnn.checkpoints.finite import kept_finite, largest_magnitude
 from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.recorded import check_new_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.weights import WeightStatistics
@@ -50,6 +51,7 @@ def transmit_checkpoint(
     checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )
+    check_new_noise(checkpoint.history, selection.noisy, seed)
     moments = moments_of(checkpoint, names, streaming)
     statistics = WeightStatistics.from_moments(list(moments.values()))
     variance = channel.variance_at(statistics)
