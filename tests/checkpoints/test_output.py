@@ -368,6 +368,12 @@ def test_torch_keeps_its_number_of_threads(tmp_path: Path) -> None:
     assert torch.get_num_threads() == before
 
 
+def test_memory_does_not_grow_with_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(128))
+    assert (Streaming().readers, Streaming().writers) == (24, 24)
+    assert Streaming(num_threads=50).writers == 50
+
+
 def test_numbers_below_one() -> None:
     for options in ({"num_threads": 0}, {"chunk": 0}):
         with pytest.raises(InvalidConfig, match="at least 1"):

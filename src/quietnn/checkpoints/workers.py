@@ -14,6 +14,8 @@ from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
 from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidConfig
 
+_MOST_THREADS = 24
+
 Job = TypeVar("Job")
 
 
@@ -27,7 +29,7 @@ class Streaming:
 
     Attributes:
         num_threads: threads that read, compute and write; None stands for one a core to read, and for three a core to
-            write, so that some compute while others wait for the disk.
+            write, so that some compute while others wait for the disk, but for 24 at most, for each has a buffer.
         chunk: weights that a thread holds at a time, rounded up to a multiple of 65,536.
         on_progress: told the number of bytes of each chunk that is done, from any thread.
     """
@@ -46,12 +48,12 @@ class Streaming:
     def readers(self) -> int:
         """The number of threads that only read and compute."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return self.num_threads or cores
+        return self.num_threads or min(cores, _MOST_THREADS)
 
     @property
     def writers(self) -> int:
         """The number of threads that write as well."""
-        return self.num_threads or 3 * self.readers
+        return self.num_threads or min(3 * self.readers, _MOST_THREADS)
 
     @property
     def chunk_values(self) -> int:
