@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 import zipfile
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -167,16 +166,16 @@ def _check_names(path: Path, names: Collection[str]) -> None:
 
 def _read_history(path: Path) -> list[Any]:
     """What a record beside the tensors tells; files from before torch 1.6 have none."""
-    if not zipfile.is_zipfile(path):
-        return []
     try:
+        if not zipfile.is_zipfile(path):
+            return []
         with zipfile.ZipFile(path) as archive:
             records = [name for name in archive.namelist() if name.endswith(f"/{_RECORD}")]
             if not records:
                 return []
             with archive.open(records[0]) as file:
                 content = file.read(_MAX_RECORD_BYTES + 1)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except Exception as error:  # as above, but in Python's reader of archives
         raise InvalidWeights(f"the record {_RECORD} in {path} is damaged ({error}); save or fetch it again") from error
     if len(content) > _MAX_RECORD_BYTES:
         raise InvalidWeights(f"the record {_RECORD} in {path} has more than {_MAX_RECORD_BYTES:,} bytes; save it again")
