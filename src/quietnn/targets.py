@@ -136,7 +136,7 @@ def _first_names(tensors: Weights, names: Collection[str]) -> list[str]:
 
 def _identity(tensor: Tensor) -> tuple[object, ...]:
     """Equal for two names of one tensor, different for two tensors."""
-    if tensor.numel() == 0 or tensor.device.type == "meta":
+    if tensor.numel() == 0 or tensor.device.type == "meta" or tensor.layout is not torch.strided:
         return (id(tensor),)
     return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
 

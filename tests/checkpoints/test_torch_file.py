@@ -98,6 +98,12 @@ def test_a_record_that_is_damaged_or_too_long(tmp_path: Path, monkeypatch: pytes
         inspect_checkpoint(tmp_path / "out.pt")
 
 
+def test_sparse_tensors_are_copied_when_they_are_left_out(tmp_path: Path) -> None:
+    torch.save({"a.weight": torch.randn(3, 3), "s": torch.eye(3).to_sparse()}, tmp_path / "in.pt")
+    denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.1, exclude=["s"])
+    assert load(tmp_path / "out.pt")["s"].to_dense().equal(torch.eye(3))
+
+
 def test_files_from_before_torch_1_6(tmp_path: Path) -> None:
     state = {"a.weight": torch.randn(3, 3)}
     torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
