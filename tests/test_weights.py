@@ -100,6 +100,12 @@ class TestNoisyNames:
         state = {"norm.gamma": torch.ones(3), "norm.beta": torch.ones(3), "block.gamma": torch.ones(3)}
         assert noisy_names_of_state(state) == ("block.gamma",)
 
+    def test_layers_whose_name_tells_that_they_normalise(self) -> None:
+        one, two = torch.ones(3), torch.ones(3, 3)
+        scales = ("norm.scale", "block.ln_1.w", "norm1.g", "RMSNorm_0.scale", "ln.w", "layer_norm.bias")
+        others = {"norm_proj.weight": two, "norm_proj.bias": one, "ln2.w": two, "lns.w": one, "norms.0.w": one}
+        assert noisy_names_of_state({**dict.fromkeys(scales, one), **others}) == tuple(others)
+
     def test_module_and_state_dict_agree(self, tiny_net: nn.Module) -> None:
         by_state = set(noisy_names_of_state(tiny_net.state_dict()))
         assert by_state == {*noisy_names(tiny_net), "head.weight"}  # the tied name: a dict lists both

@@ -1,6 +1,7 @@
 """Which tensors of a model are noisy, how they are grouped, and the statistics of each group."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
     nn.RMSNorm,
 )
 """Modules whose parameters are sent without noise. Extend it: `normalisation=(*NORMALISATION_TYPES, Mine)`."""
+
+_NORMALISES = re.compile(r"norm|^ln(_|\d|$)", re.IGNORECASE)
 
 
 def noisy_names(
@@ -56,10 +59,10 @@ def noisy_names(
 def noisy_names_of_state(state: Weights) -> tuple[str, ...]:
     """The noisy names of a bare state dict, where there is no module to ask.
 
-    The rule: a layer (the names with a common prefix) is a normalisation layer if it carries running statistics, or
-    if its `weight` (or `gamma`, beside a `beta`) has one dimension; a `weight` of one value and nothing else is the
-    slope of a PReLU and noisy. A PReLU with a slope for each channel looks like RMSNorm and is taken for one. Tensors
-    that are not floating point are never noisy.
+    The rule: a layer (the names with a common prefix) is a normalisation layer if it carries running statistics, if its
+    `weight` (or `gamma`, beside a `beta`) has one dimension, or if it is called `norm` or `ln` something and none of
+    its tensors has more; a `weight` of one value and nothing else is the slope of a PReLU and noisy. A PReLU with a
+    slope for each channel looks like RMSNorm and is taken for one. Tensors that are not floating point are never noisy.
 
     >>> noisy_names_of_state({"fc.weight": torch.ones(2, 3), "fc.bias": torch.ones(2), "ln.weight": torch.ones(3)})
     ('fc.weight', 'fc.bias')
@@ -79,18 +82,22 @@ def noisy_names_of_shapes(shapes: Mapping[str, Sequence[int]], floating: Collect
     ('fc.weight',)
     """
     names: list[str] = []
-    for members in layerwise(shapes).values():
-        if not _is_normalisation({name.rpartition(".")[2]: shapes[name] for name in members}):
+    for layer, members in layerwise(shapes).items():
+        parameters = {name.rpartition(".")[2]: shapes[name] for name in members}
+        if not _is_normalisation(layer.rpartition(".")[2], parameters):
             names += [name for name in members if name in floating]
     return tuple(names)
 
 
-def _is_normalisation(parameters: Mapping[str, Sequence[int]]) -> bool:
-    """Whether a layer with these shapes normalises: it has running statistics, or scales each channel by itself.
+def _is_normalisation(name: str, parameters: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a layer of this name and shapes normalises: it has running statistics, or scales each channel by itself.
 
-    Older networks call scale and offset `gamma` and `beta`. One single weight alone is the slope of a PReLU.
+    Older networks call scale and offset `gamma` and `beta`, others anything (`scale`, `g`, `w`) in a layer whose name
+    tells. One single weight alone is the slope of a PReLU.
     """
     if parameters.keys() & {"running_mean", "running_var"}:
+        return True
+    if _NORMALISES.search(name) and all(len(shape) <= 1 for shape in parameters.values()):
         return True
     scale = parameters["gamma"] if {"gamma", "beta"} <= parameters.keys() else parameters.get("weight", ())
     is_slope = parameters.keys() == {"weight"} and tuple(scale) == (1,)
