@@ -148,6 +148,7 @@ def test_the_history_tells_what_was_done(checkpoint: Path, tmp_path: Path) -> No
         ),
         ([{**SENT, "noise_variance": "much"}], "'much' as noise variance, which is no number"),
         ([{**SENT, "noise_variance": -1.0}], "variance"),
+        ([{**SENT, "noise_variance": 0.1}, {**SENT, "noise_variance": 0.2}], "'conv.bias' met noise more than once"),
         ([{**SENT, "noise_variance": 10**400}], "as noise variance, which is no number"),
         ([{**SENT, "noise_variance_by_tensor": {}}], "records no noise variance of 'conv.bias'"),
         ([{**SENT, "noise_variance_by_tensor": 3}], "records no noise variance by tensor"),

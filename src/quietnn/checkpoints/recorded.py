@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from quietnn.checkpoints.numbers import finite_number
@@ -46,12 +47,17 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
     RecordedNoise(variance=0.1, gain={})
 
     Raises:
-        InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors.
+        InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors,
+            or they were sent once more just before.
     """
     step, sent = _transmission(history), set(recorded_names(history))
     unsent = [name for name in names if name not in sent]
     if unsent:
         raise InvalidConfig(f"the file records no noise on {unsent[0]!r}; leave it out with --exclude '{unsent[0]}'")
+    for earlier in takewhile(_sent, reversed(history[:-1])):
+        twice = _sent(earlier) & set(names)
+        if twice:
+            raise InvalidConfig(f"{min(twice)!r} met noise more than once; add the variances up and {_REMEDY}")
     if "noise_variance_by_tensor" not in step:
         return RecordedNoise(_number(step.get("noise_variance"), "noise variance"))
     variances = _by_tensor(step["noise_variance_by_tensor"], names, "noise variance")
@@ -69,14 +75,19 @@ def check_new_noise(history: Sequence[Any], names: Sequence[str], seed: int) -> 
         InvalidConfig: if the file's history has that seed on one of the tensors.
     """
     for step in history:
-        if not isinstance(step, Mapping) or step.get("verb") != "transmit" or step.get("seed") != seed:
-            continue
-        sent = step.get("tensors")
-        again = {name for name in sent if isinstance(name, str)} & set(names) if isinstance(sent, list) else ()
-        if again:
+        again = _sent(step) & set(names)
+        if again and step.get("seed") == seed:
             raise InvalidConfig(
                 f"{min(again)!r} met the noise of seed {seed} before, and would meet it again; take another --seed"
             )
+
+
+def _sent(step: Any) -> set[str]:
+    """The tensors that a step sent through noise, as far as it tells."""
+    if not isinstance(step, Mapping) or step.get("verb") != "transmit":
+        return set()
+    names = step.get("tensors")
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
 
 
 def _transmission(history: Sequence[Any]) -> Mapping[str, Any]:
