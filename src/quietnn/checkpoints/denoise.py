@@ -103,12 +103,12 @@ def denoise_checkpoint(
     }
     step = {
         "verb": "denoise",
-        "tensors": selection.noisy,
         "noise_variance": reception.noise_variance,
         **_told(method, lambda_prime, beta, pairs),
         "groups": groups,
         "form": form.value,
         "theta_rho": {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()},
+        "tensors": selection.noisy,
     }
     checkpoint.write(out, changes, step, streaming)
     return DenoisedCheckpoint(reception.noise_variance, reception.statistics, denoisers)

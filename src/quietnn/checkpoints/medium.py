@@ -67,11 +67,11 @@ def transmit_checkpoint_through(
     step = {
         "verb": "transmit",
         "channel": description,
-        "tensors": selection.noisy,
         "seed": seed,
         "wnr_db": wnr_db if math.isfinite(wnr_db) else None,
         "noise_variance_by_tensor": {name: mean_of(own) for name, own in noise.items()},
         "gain_by_tensor": {name: gain[name] if isinstance(gain, Mapping) else gain for name in weights},
+        "tensors": selection.noisy,
     }
     changes = {name: _change(received) for name, received in observation.received.items()}
     checkpoint.write(out, changes, step, streaming)

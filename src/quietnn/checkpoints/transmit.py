@@ -57,7 +57,6 @@ def transmit_checkpoint(
     variance = channel.variance_at(statistics)
     step = {
         "verb": "transmit",
-        "tensors": selection.noisy,
         "noise_variance": variance,
         "wnr_db": channel.wnr_db,
         "power": Power(channel.power).value,
@@ -65,6 +64,7 @@ def transmit_checkpoint(
         "weight_mean": statistics.mean,
         "weight_variance": statistics.variance,
         "num_weights": statistics.num_weights,
+        "tensors": selection.noisy,
     }
     changes = {name: _change(name, variance**0.5, seed, largest_magnitude(moments[name])) for name in names}
     checkpoint.write(out, changes, step, streaming)
