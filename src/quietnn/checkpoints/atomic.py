@@ -14,8 +14,6 @@ from quietnn.files import sync
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
-
-
 _MODEL_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 
 
