@@ -1,6 +1,7 @@
 """The output is absent, old or complete, whatever happens: refusals, full disks, kills at any moment."""
 
 import itertools
+import json
 import multiprocessing
 import os
 import random
@@ -36,6 +37,12 @@ def limited(verb: str, source: Path, out: Path, limit: int) -> None:
     sys.argv = ["quietnn", verb, str(source), str(out), "--noise-variance", "0.01", "--overwrite"]
     with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):  # pytest's stderr is a file, under the limit
         main()
+
+
+def denoise_with_few_files(source: Path, out: Path, num_files: int) -> None:
+    """Denoise where only so many files may be open at once."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, num_files))
+    denoise_checkpoint(source, out, noise_variance=0.01)
 
 
 def open_to_all(folder: Path) -> None:
@@ -260,6 +267,17 @@ def test_another_file_that_cannot_be_read_is_named(tmp_path: Path, sharded: Path
     notes.chmod(0)
     assert exit_code(unprivileged_refusal, sharded, tmp_path / "open" / "out", f"cannot read {notes}") == 0
     assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_more_shards_than_may_be_open(tmp_path: Path) -> None:
+    source = tmp_path / "many"
+    source.mkdir()
+    weight_map = {f"l{number}.weight": f"model-{number}.safetensors" for number in range(150)}
+    for name, shard in weight_map.items():
+        save_file({name: torch.randn(3, 3)}, source / shard)
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert exit_code(denoise_with_few_files, source, tmp_path / "out", 100) == 0
+    assert len(list((tmp_path / "out").glob("*.safetensors"))) == 150
 
 
 @pytest.mark.parametrize("kind", ["file", "sharded"])

@@ -1,10 +1,9 @@
 """A safetensors model of any size: two passes, a few megabytes of memory, the disk as the only limit."""
 
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,9 @@ from quietnn.checkpoints.sink import Sink
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
 from quietnn.files import sync
+
+_MOST_WAITING = 16
+"""Files that may be open because the disk has not finished them."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,15 @@ class StreamedCheckpoint:
         """Show every stretch of the named tensors to a function, from several threads."""
         wanted, chunk = frozenset(names), streaming.chunk_values
 
-        def work(job: tuple[_Source, Piece], buffer: Tensor) -> None:
-            source, piece = job
+        def work(job: tuple[Shard, Piece], buffer: Tensor) -> None:
+            shard, piece = job
             stretch = piece.within(buffer)
-            source.read(piece, stretch)
+            _read(shard, piece, stretch)
             look(piece.name, stretch.view(piece.dtype), piece.start)
             streaming.on_progress(piece.num_bytes)
 
-        with _sources(self.shards) as sources:
-            jobs = ((source, piece) for source in sources for piece in pieces_of(source.header, chunk, wanted))
-            run(jobs, work, streaming.readers, chunk)
+        jobs = ((shard, piece) for shard in self.shards for piece in pieces_of(shard.header, chunk, wanted))
+        run(jobs, work, streaming.readers, chunk)
 
     def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
         """Write a copy with some tensors changed: all shards, and a folder's other files as they are."""
@@ -109,12 +110,12 @@ class StreamedCheckpoint:
         chunk = streaming.chunk_values
 
         def jobs() -> Iterator[tuple[_Target, Piece]]:
-            for source, path in zip(sources, targets, strict=True):
-                header = encode_header(source.header, with_step(source.header.metadata, step))
-                path.touch(source.mode)
-                sink = opened.enter_context(closing(Sink(path, len(header) + source.header.data_size)))
-                pieces = list(pieces_of(source.header, chunk))
-                target = _Target(source, sink, header, len(pieces), flusher.later)
+            for shard, path in zip(self.shards, targets, strict=True):
+                header = encode_header(shard.header, with_step(shard.header.metadata, step))
+                path.touch(shard.path.stat().st_mode & 0o666 | 0o600)  # as open to others as it was, and to us
+                sink = opened.enter_context(closing(Sink(path, len(header) + shard.header.data_size)))
+                pieces = list(pieces_of(shard.header, chunk))
+                target = _Target(shard, sink, header, len(pieces), flusher.later)
                 yield from ((target, piece) for piece in pieces)
 
         def work(job: tuple[_Target, Piece], buffer: Tensor) -> None:
@@ -122,39 +123,23 @@ class StreamedCheckpoint:
             target.write(piece, buffer, changes.get(piece.name))
             streaming.on_progress(piece.num_bytes)
 
-        with ExitStack() as opened, _sources(self.shards) as sources, _Flusher() as flusher:
+        with ExitStack() as opened, _Flusher() as flusher:
             run(jobs(), work, streaming.writers, chunk)
 
 
-class _Source:
-    """A shard open for reading."""
-
-    def __init__(self, shard: Shard, descriptor: int) -> None:
-        self.header, self._path, self._descriptor = shard.header, shard.path, descriptor
-
-    @property
-    def mode(self) -> int:
-        """Who may read and write it; we may in any case."""
-        return os.fstat(self._descriptor).st_mode & 0o666 | 0o600
-
-    def read(self, piece: Piece, stretch: Tensor) -> None:
-        """Fill a flat tensor of bytes with a piece."""
-        read_into(stretch, self._descriptor, self.header.data_start + piece.begin, path=self._path)
-
-
-@contextmanager
-def _sources(shards: Sequence[Shard]) -> Iterator[list[_Source]]:
-    with ExitStack() as stack:
-        yield [_Source(shard, stack.enter_context(reading(shard.path))) for shard in shards]
+def _read(shard: Shard, piece: Piece, stretch: Tensor) -> None:
+    """Fill a flat tensor of bytes with a piece; a model may have more shards than may be open at once."""
+    with reading(shard.path) as descriptor:
+        read_into(stretch, descriptor, shard.header.data_start + piece.begin, path=shard.path)
 
 
 class _Target:
     """A shard being written; with the last of its pieces it is handed on to be finished."""
 
     def __init__(
-        self, source: _Source, sink: Sink, header: bytes, num_pieces: int, finish: Callable[[Sink], None]
+        self, shard: Shard, sink: Sink, header: bytes, num_pieces: int, finish: Callable[[Sink], None]
     ) -> None:
-        self._source, self._sink, self._data_start, self._finish = source, sink, len(header), finish
+        self._shard, self._sink, self._data_start, self._finish = shard, sink, len(header), finish
         self._missing, self._lock = num_pieces + 1, Lock()
         sink.write_bytes(header, 0)
         self._done()
@@ -163,7 +148,7 @@ class _Target:
         """Read a piece, change it and write it."""
         place = self._data_start + piece.begin
         stretch = piece.within(buffer, place)
-        self._source.read(piece, stretch)
+        _read(self._shard, piece, stretch)
         if change is not None:
             change(stretch.view(piece.dtype), piece.start)
         self._sink.write(stretch, place)
@@ -185,7 +170,9 @@ class _Flusher:
         return self
 
     def later(self, sink: Sink) -> None:
-        """Finish a file soon."""
+        """Finish a file soon; where many wait already, after the disk has caught up."""
+        if len(self._pending) >= _MOST_WAITING:
+            self._pending[-_MOST_WAITING].result()
         self._pending.append(self._executor.submit(sink.finish))
 
     def __exit__(self, *error: object) -> None:
