@@ -125,6 +125,7 @@ BAD = [
     ({"method": "mmse_p"}, "mmse_p needs lambda_prime; give a value"),
     ({"method": "map"}, "there is no method 'map'; choose one of ml, mmse, mmse_p, mmse_pb"),
     ({"lambda_prime": 0.5, "temperatures": Temperatures(0.5)}, "given twice; give either"),
+    ({"method": "ml", "temperatures": Temperatures(0.5)}, "take the place of a method, and method is .ml."),
     ({"groups": {"all": ["token"]}}, "each noisy tensor exactly once; look at conv.bias, conv.weight"),
     ({"groups": {"none": []}}, "group 'none' is empty; give each group"),
     ({"groups": "layerwise", "temperatures": {"conv": Temperatures(0.5)}}, "give one pair for each group"),

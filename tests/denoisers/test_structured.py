@@ -13,7 +13,7 @@ from quietnn.channels.awgn import AWGN
 from quietnn.denoisers.evidence import classification_loss
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import Reception
-from quietnn.denoisers.structured import KernelMap, kernel_map, structured_denoisers
+from quietnn.denoisers.structured import KernelMap, believable_noise, kernel_map, structured_denoisers
 from quietnn.errors import InvalidConfig
 from quietnn.targets import noisy_weights, with_weights
 
@@ -95,6 +95,22 @@ def test_more_noise_told_than_received_leaves_the_shape_of_the_weights(misjudged
     assert math.isfinite(found.rest_variance)
     scale = found(weight).norm() / weight.norm()
     assert torch.allclose(found(weight), scale * weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wnr_db", [-10.0, 0.0, 10.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_true_noise_is_believed_and_twice_as_much_where_it_cannot_be_is_not(wnr_db: float, seed: int) -> None:
+    clean = {"quiet": normal(16, 16, 3, 3), "loud": 0.01 * normal(32, 16, 3, 3, seed=1)}
+    received = transmit(clean, channel=AWGN(wnr_db=wnr_db), seed=seed)
+    told = received.noise_variance
+    assert believable_noise(received.received, told) == told
+    lowered = believable_noise(received.received, 100 * told)
+    assert isinstance(lowered, float)
+    assert told <= lowered < 1.2 * told  # the loud tensor is nearly all noise, and shows it
+    by_tensor = believable_noise(received.received, {"quiet": told, "loud": 100 * told})
+    assert isinstance(by_tensor, dict)
+    assert by_tensor["quiet"] == told
+    assert told <= float(by_tensor["loud"]) < 1.2 * told
 
 
 def test_gain_and_rest_are_those_of_the_estimate() -> None:

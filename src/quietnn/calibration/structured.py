@@ -5,7 +5,7 @@ from torch import nn
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.visit import Inputs
 from quietnn.denoisers.reception import Reception
-from quietnn.denoisers.structured import LAMBDA_PRIME, structured_denoisers
+from quietnn.denoisers.structured import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES
@@ -34,6 +34,7 @@ def calibrate_structured(
         normalisation: module types whose parameters carry no noise.
     """
     weights = noisy_weights(model, normalisation=normalisation)
+    noise_variance = believable_noise(weights, noise_variance)
     denoisers = structured_denoisers(
         model, noise_variance=noise_variance, lambda_prime=lambda_prime, normalisation=normalisation
     )

@@ -81,9 +81,6 @@ def denoise_checkpoint(
     streaming = streaming or Streaming()
     form = Form(form)
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
-    if pairs is not None and method is not None:
-        raise InvalidConfig(f"temperatures take the place of a method, and method is {method!r}; leave one of them out")
-    method = method or "mmse"
     method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
     checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection, recorded=recorded
@@ -185,9 +182,9 @@ def _change(name: str, denoiser: AffineDenoiser, gain: float, largest: float) ->
 
 
 def _told(
-    method: str, lambda_prime: float | None, beta: float | None, pairs: GroupTemperatures | None
+    method: str | None, lambda_prime: float | None, beta: float | None, pairs: GroupTemperatures | None
 ) -> dict[str, object]:
     """The choice of a denoiser, for the record."""
     if pairs is None:
-        return {"method": method, "lambda_prime": lambda_prime, "beta": beta}
+        return {"method": method or "mmse", "lambda_prime": lambda_prime, "beta": beta}
     return {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}

@@ -17,7 +17,7 @@ def denoise(
     target: Target,
     *,
     noise_variance: NoiseVariance,
-    method: str = "mmse",
+    method: str | None = None,
     groups: str | Partition = "whole",
     lambda_prime: float | None = None,
     beta: float | None = None,
@@ -34,7 +34,7 @@ def denoise(
         target: a module, a state dict or a tensor; its normalisation layers are left alone.
         noise_variance: `sigma_z^2`, the variance of the noise on every weight; or by tensor or group name, each a
             number or a tensor with one value a channel or a weight.
-        method: `"ml"`, `"mmse"`, `"mmse_p"` (give `lambda_prime`) or `"mmse_pb"` (give `beta` too).
+        method: `"ml"`, `"mmse"` (the default), `"mmse_p"` (give `lambda_prime`) or `"mmse_pb"` (give `beta` too).
         groups: `"whole"`, `"layerwise"`, or the tensor names of each group.
         lambda_prime: the population compensator, `0 <= lambda' < 1 + eta`; 0 is MMSE, 1 is ML.
         beta: the bias compensator.
@@ -67,7 +67,7 @@ def denoise(
 
 def method_denoisers(
     reception: Reception,
-    method: str,
+    method: str | None,
     lambda_prime: float | None,
     beta: float | None,
     temperatures: Temperatures | GroupTemperatures | None,
@@ -85,16 +85,19 @@ def method_denoisers(
 
 
 def method_temperatures(
-    method: str,
+    method: str | None,
     lambda_prime: float | None,
     beta: float | None,
     temperatures: Temperatures | GroupTemperatures | None,
 ) -> Temperatures | GroupTemperatures | None:
     """The temperatures that a choice of method means; None for ML, which leaves the weights alone in every form."""
     if temperatures is not None:
+        if method is not None:
+            raise InvalidConfig(f"temperatures take the place of a method, and method is {method!r}; leave one out")
         if lambda_prime is not None or beta is not None:
             raise InvalidConfig("temperatures were given twice; give either temperatures or lambda_prime and beta")
         return temperatures
+    method = method or "mmse"
     if method not in METHODS:
         raise InvalidConfig(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
     chosen = METHODS[method].temperatures(lambda_prime, beta)

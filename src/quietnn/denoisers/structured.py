@@ -27,7 +27,7 @@ from quietnn.denoisers.heteroscedastic import WeightwiseMap
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
 from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES, layerwise
+from quietnn.weights import NORMALISATION_TYPES, Weights, layerwise
 
 LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
@@ -108,6 +108,26 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     kept = (1.0 - lambda_prime) * noise_variance
     theta = torch.where(power > 0, power / (power + kept), float(kept == 0))
     return KernelMap(basis, power, theta, noise_variance)
+
+
+def believable_noise(weights: Weights, noise_variance: NoiseVariance) -> NoiseVariance:
+    """The noise variance that was told, lowered where a tensor contradicts it.
+
+    What was received has at least the power of its noise, so no tensor can hold less than `sigma_z^2` by more than
+    three standard errors. One variance for all is held below the least of them: told too large, it would take
+    every direction that is weaker than the mistake for empty.
+
+    >>> believable_noise({"w": torch.tensor([1.0, -1.0] * 10_000)}, 5.0)
+    1.03
+    """
+    limits = {
+        name: float(tensor.detach().double().square().mean()) * (1.0 + 3.0 * math.sqrt(2.0 / tensor.numel()))
+        for name, tensor in weights.items()
+    }
+    by_tensor = noise_by_tensor(noise_variance, weights)
+    if by_tensor is None:
+        return min(one_variance(noise_variance), *limits.values())
+    return {name: min(own, limits[name]) if isinstance(own, float) else own for name, own in by_tensor.items()}
 
 
 def structured_denoisers(
