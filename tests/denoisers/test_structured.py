@@ -84,7 +84,9 @@ def test_any_convolution_has_a_map(shape: tuple[int, ...]) -> None:
 
 def test_weights_that_are_all_zero_or_all_noise_stay_finite() -> None:
     for received, noise in ((torch.zeros(4, 4, 3, 3), 0.0), (torch.zeros(4, 4, 3, 3), 1.0), (normal(4, 4, 3, 3), 9.0)):
-        assert bool(torch.isfinite(kernel_map(received, noise)(received)).all())
+        found = kernel_map(received, noise)
+        assert bool(torch.isfinite(found(received)).all())
+        assert math.isfinite(found.gain + found.rest_variance)
 
 
 @pytest.mark.parametrize("misjudged", [2.0, 10.0, 1e6])

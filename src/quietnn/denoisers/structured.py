@@ -91,7 +91,8 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     kernels = weight.detach().double().flatten(2)
     num_outputs, num_inputs, num_positions = kernels.shape
     total = max(float(kernels.square().mean()), torch.finfo(torch.float64).tiny ** 0.25)
-    signal = max(total - noise_variance, math.sqrt(2.0 / kernels.numel()) * total)  # no smaller than it can be told
+    least = math.sqrt(2.0 / kernels.numel()) * total  # that can be told from nothing
+    signal = max(total - noise_variance, least)
     flat = kernels.reshape(-1, num_positions)
     seen = flat.T @ flat / len(flat) - noise_variance * torch.eye(num_positions).to(flat)
     plain = signal * torch.eye(num_positions).to(flat)
@@ -103,7 +104,7 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     error = 2.0 * (total / signal) ** 2 / (num_outputs * num_positions)
     relative = 1.0 + (_told(deviation, error * num_inputs) if num_inputs > 1 else 0.0) * deviation
     power = relative.clamp_min(0)[:, None] * eigenvalues.clamp_min(0)
-    if not power.any():  # more noise is told than was received: no structure can be seen
+    if total - noise_variance <= least or not power.any():  # what shows no signal shows no structure of it
         power = torch.full_like(power, signal)
     kept = (1.0 - lambda_prime) * noise_variance
     theta = torch.where(power > 0, power / (power + kept), float(kept == 0))
