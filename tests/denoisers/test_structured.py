@@ -115,6 +115,15 @@ def test_the_true_noise_is_believed_and_twice_as_much_where_it_cannot_be_is_not(
     assert told <= float(by_tensor["loud"]) < 1.2 * told
 
 
+def test_noise_that_differs_within_a_convolution_leaves_it_as_it_came() -> None:
+    model = small_network()
+    noise: dict[str, float | Tensor] = dict.fromkeys(noisy_weights(model), 0.01)
+    maps = structured_denoisers(model, noise_variance={**noise, "0.weight": torch.full_like(model[0].weight, 0.01)})
+    weight = model[0].weight.detach()
+    assert torch.equal(maps["0"].on("0.weight")(weight, None), weight)
+    assert not torch.equal(structured_denoisers(model, noise_variance=noise)["0"].on("0.weight")(weight, None), weight)
+
+
 def test_gain_and_rest_are_those_of_the_estimate() -> None:
     clean, noise = smooth_kernels(512, 64), 2.0
     received = clean + noise**0.5 * normal(*clean.shape, seed=7)

@@ -23,6 +23,9 @@ from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
 from quietnn.files import sync
 
+_LARGER = 2
+"""Chunks of a thread that only reads: such threads are few, and small pieces would cost them twice the time."""
+
 _MOST_WAITING = 16
 """Files that may be open because the disk has not finished them."""
 
@@ -80,7 +83,7 @@ class StreamedCheckpoint:
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show every stretch of the named tensors to a function, from several threads."""
-        wanted, chunk = frozenset(names), streaming.chunk_values
+        wanted, chunk = frozenset(names), _LARGER * streaming.chunk_values
 
         def work(job: tuple[Shard, Piece], buffer: Tensor) -> None:
             shard, piece = job

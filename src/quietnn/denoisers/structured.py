@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from quietnn.denoisers.affine import AffineDenoiser, TensorMap
 from quietnn.denoisers.heteroscedastic import WeightwiseMap
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights, layerwise
 
@@ -140,23 +140,27 @@ def structured_denoisers(
 ) -> dict[str, AffineDenoiser]:
     """A map for every layer of a network: the structured prior for convolutions, everything else as it came.
 
+    So is a convolution whose noise differs from weight to weight: what a deep fade leaves would pass for structure.
+
     They are the denoisers of `groups="layerwise"`. Calibrate the network afterwards with the same denoisers: a scale
     that a convolution loses is given back by the BatchNorm behind it, and only by that.
 
     Args:
         model: the network as received.
-        noise_variance: `sigma_z^2`; where it differs within a tensor, its mean is taken.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
         lambda_prime: the population compensator of every layer.
         normalisation: module types whose parameters carry no noise.
     """
     weights = noisy_weights(model, normalisation=normalisation)
-    noise = noise_by_tensor(noise_variance, weights) or dict.fromkeys(weights, one_variance(noise_variance))
+    noise: Mapping[str, TensorNoise] | None = noise_by_tensor(noise_variance, weights)
+    if noise is None:
+        noise = dict.fromkeys(weights, one_variance(noise_variance))
     kernels = _kernels(model)
     maps: dict[str, TensorMap] = {
-        name: kernel_map(weight, mean_of(noise[name]), lambda_prime=lambda_prime)
-        if name in kernels
-        else WeightwiseMap(1.0, 0.0)
-        for name, weight in weights.items()
+        name: WeightwiseMap(1.0, 0.0)
+        if name not in kernels or isinstance(own, Tensor)
+        else kernel_map(weights[name], own, lambda_prime=lambda_prime)
+        for name, own in noise.items()
     }
     return {group: _group_map({name: maps[name] for name in members}) for group, members in layerwise(weights).items()}
 
