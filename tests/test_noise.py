@@ -32,6 +32,7 @@ def test_a_tensor_that_broadcasts_fits(shape: tuple[int, ...]) -> None:
         ({"conv": -0.1, "fc": 0.1}, "conv.weight"),
         ({"conv": 0.1, "fc": torch.full((5, 4), float("nan"))}, "fc.weight"),
         ({"conv": 0.1, "fc": torch.full((5, 4), float("inf"))}, "fc.weight"),
+        ({"conv": 0.1, "fc": torch.ones(5, 4, dtype=torch.complex64)}, "a variance is real"),
         (torch.ones(3), "dict by tensor name"),
         ("loud", "loud"),
         (-1.0, "-1.0"),

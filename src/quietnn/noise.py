@@ -76,6 +76,22 @@ def mean_noise(noise: Mapping[str, TensorNoise], weights: Weights, names: Iterab
     return total / sum(weights[name].numel() for name in names)
 
 
+def noise_by_group(noise_variance: NoiseVariance, weights: Weights, groups: Partition) -> NoiseVariance:
+    """The same noise evened out within each group: every tensor has the mean of its group's weights.
+
+    A map `w_hat = theta r + rho` with one pair of numbers for a group knows no finer noise than that.
+
+    >>> weights = {"fc.weight": torch.ones(3), "fc.bias": torch.ones(1), "out.weight": torch.ones(4)}
+    >>> noise = {"fc.weight": 1.0, "fc.bias": 5.0, "out": 0.5}
+    >>> noise_by_group(noise, weights, layerwise(weights))
+    {'fc.weight': 2.0, 'fc.bias': 2.0, 'out.weight': 0.5}
+    """
+    noise = noise_by_tensor(noise_variance, weights, groups)
+    if noise is None:
+        return noise_variance
+    return {name: mean_noise(noise, weights, members) for members in groups.values() for name in members}
+
+
 def mean_of(noise: TensorNoise) -> float:
     """The mean noise variance of one tensor; a dimension it broadcasts along counts evenly."""
     return float(noise.double().mean()) if isinstance(noise, Tensor) else noise
@@ -113,6 +129,10 @@ def _checked(noise: TensorNoise, name: str, weight: Tensor) -> TensorNoise:
         number = noise.item() if isinstance(noise, Tensor) else noise
         check_variance(number, f"noise_variance of {name}")
         return number
+    if noise.is_complex():
+        raise InvalidConfig(
+            f"noise_variance of {name} is {noise.dtype}; a variance is real, that of z is abs(z).square().mean()"
+        )
     pairs = zip(reversed(noise.shape), reversed(weight.shape), strict=False)
     if noise.ndim > weight.ndim or any(own not in (1, wanted) for own, wanted in pairs):
         raise InvalidConfig(

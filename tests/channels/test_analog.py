@@ -1,6 +1,7 @@
 """Phase-change and resistive memory: gain and noise as predicted, drift and its compensation."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -47,6 +48,20 @@ def test_drift_shrinks_the_weights_and_compensation_restores_them(shapes: dict[s
         assert float(ratio.max()) == pytest.approx(float(ratio.min()), rel=1e-4)
 
 
+@pytest.mark.parametrize(("drift", "apart"), [(3.0, 0.05), (10.0, 0.05), (100.0, 0.5)])
+def test_scaled_drift_has_a_gain_and_a_noise_that_are_numbers(
+    drift: float, apart: float, shapes: dict[str, Tensor]
+) -> None:
+    """`exp` of the drift's variance overflows on its own; the few weights that a hundredfold drift leaves vary."""
+    large = {"w": shapes["gaussian"].repeat(8, 1, 1, 1)}
+    observation = PCM(365 * DAY, drift=drift).transmit(large, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    assert isinstance(observation.gain, dict)
+    measured = ErrorMoments.of(large["w"], observation.received["w"])
+    assert observation.gain["w"] == pytest.approx(measured.gain, rel=apart)
+    assert mean_of(observation.noise_variance["w"]) == pytest.approx(measured.noise_variance, rel=apart)
+
+
 def test_noise_grows_with_time(shapes: dict[str, Tensor]) -> None:
     for times in ((0.0, 3600.0, DAY, 365 * DAY),):
         noises = [predict(PCM(time), shapes["gaussian"]).noise_variance for time in times]
@@ -83,8 +98,17 @@ def test_zeros_stay_and_types_too() -> None:
 
 
 def test_bad_settings_are_refused() -> None:
-    for change in ({"seconds": -1.0}, {"programming": -1.0}, {"seconds": float("inf")}):
-        with pytest.raises(InvalidConfig):
+    bad: list[dict[str, Any]] = [
+        {"seconds": -1.0},
+        {"programming": -1.0},
+        {"seconds": float("inf")},
+        {"seconds": "day"},
+    ]
+    for change in bad:
+        with pytest.raises(InvalidConfig, match="give 0 to"):
             dataclasses.replace(PCM(0.0), **change)
-    with pytest.raises(InvalidConfig, match="86400"):
-        ReRAM(3600.0)
+    for seconds in (3600.0, float("nan"), "day", [1.0], None):
+        with pytest.raises(InvalidConfig, match=r"measured at 1, 86400, 172800 seconds only"):
+            ReRAM(seconds)  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfig, match="spread is nan; give 0 to 1000; 0 is none, 1 is as measured"):
+        ReRAM(spread=float("nan"))

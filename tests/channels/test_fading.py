@@ -77,10 +77,27 @@ def test_channel_uses_count_pilots() -> None:
     assert (
         BlockFading(10.0, block=4, num_pilots=2).channel_uses({"a": torch.zeros(9), "b": torch.zeros(2)}) == 5 + 1 + 6
     )
+    assert BlockFading(10.0, block=4, num_pilots=2).rate({"a": torch.zeros(16)}) == 1.5
+    assert BlockFading(10.0).rate({}) == 1.0
+
+
+def test_the_lowest_ratio_has_finite_noise(shapes: dict[str, Tensor]) -> None:
+    observation = BlockFading(-100.0).transmit(shapes, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    assert all(torch.isfinite(torch.as_tensor(noise)).all() for noise in observation.noise_variance.values())
+    assert all(torch.isfinite(tensor).all() for tensor in observation.received.values())
 
 
 def test_bad_settings_are_refused() -> None:
-    with pytest.raises(InvalidConfig, match="block"):
-        BlockFading(10.0, block=0)
+    for block in (0, 2.5, math.nan, "64"):
+        with pytest.raises(InvalidConfig, match=r"block is .*; give a whole number, 1 to 2147483648"):
+            BlockFading(10.0, block=block)  # type: ignore[arg-type]
+    for num_pilots in (-1, 2.5, math.nan):
+        with pytest.raises(InvalidConfig, match=r"num_pilots is .*; give a whole number, 0 to"):
+            BlockFading(10.0, num_pilots=num_pilots)  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfig, match=r"-400.0; nothing arrives at so low a ratio, give -100 or more"):
+        BlockFading(-400.0)
+    with pytest.raises(InvalidConfig, match="wnr_db is '10'; give a number of decibels"):
+        BlockFading("10")  # type: ignore[arg-type]
     with pytest.raises(InvalidWeights, match="all the same"):
         BlockFading(10.0).transmit({"w": torch.ones(4)}, seed=0)

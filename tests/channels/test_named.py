@@ -62,9 +62,12 @@ def test_settings_have_the_types_of_their_fields() -> None:
         ("quantise:num_bits=inf", None, "whole number"),
         ("quantise", float("nan"), "whole number"),
         ("fading:wnr_db=10,block=1e30", None, "1 to 2147483648"),
-        ("reram:seconds=1,spread=1e300", None, "0 .none. to 1000"),
+        ("reram:seconds=1,spread=1e300", None, "0 to 1000"),
         ("pcm:seconds=1e300", None, "0 to 1e.12"),
-        ("protected:wnr_db=0,copies=0", None, "0 times"),
+        ("protected:wnr_db=0,copies=0", None, "1 to 1000"),
+        ("protected:wnr_db=0,copies=1e9", None, "1 to 1000"),
+        ("fading:wnr_db=-400", None, "-100 or more"),
+        ("sionna:wnr_db=10,delay_spread=1", None, "seconds, for example 1e-7"),
         ("quantise:num_bits=4,dither=yes", None, "true or false"),
         ("quantise:num_bits", None, "key=value"),
         ("quantise:num_bits=4", 3.0, "varied"),
@@ -75,6 +78,11 @@ def test_settings_have_the_types_of_their_fields() -> None:
 def test_what_does_not_fit_is_refused(text: str, level: float | None, word: str) -> None:
     with pytest.raises(QuietnnError, match=word):
         medium_named(text, level)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="channel is None; write a name"):
+        medium_named(None)  # type: ignore[arg-type]
 
 
 def test_protection_reaches_the_named_tensors_only() -> None:

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from quietnn.channels.moments import ErrorMoments, gaussian_points, weight_points
+from quietnn.channels.moments import ErrorMoments, gaussian_points
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig
 from quietnn.noise import mean_of
 
-BITS = (2, 3, 4, 6, 8)
+BITS = (2, 3, 4, 5, 6, 7, 8)
 
 
 @pytest.mark.parametrize("num_bits", BITS)
@@ -128,15 +128,15 @@ def test_truncation_to_nearest_is_bfloat16(shapes: dict[str, Tensor]) -> None:
         assert torch.equal(medium.transmit({name: tensor}, seed=0).received[name], tensor.bfloat16().float())
 
 
-@pytest.mark.parametrize("num_bits", [0, 1, 3])
+@pytest.mark.parametrize("num_bits", [0, 1, 3, 7])
 @pytest.mark.parametrize("rounding", ["truncate", "nearest"])
 def test_the_error_of_truncation_is_predicted(num_bits: int, rounding: str, shapes: dict[str, Tensor]) -> None:
     medium = MantissaTruncation(num_bits, rounding)
     for name, tensor in shapes.items():
         observation = medium.transmit({name: tensor}, seed=0)
         assert isinstance(observation.noise_variance, dict)
-        points = weight_points(tensor).float()
-        predicted = ErrorMoments.predicted(points, (medium.shorten(points), torch.zeros(1)))
+        predicted = medium.predict(tensor)
+        assert predicted.num_weights == tensor.numel()
         assert predicted.noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
         assert predicted.mean_squared_error == pytest.approx(
             ErrorMoments.of(tensor, observation.received[name]).mean_squared_error, rel=0.05

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from quietnn.channels.digital import CodedDigital
 from quietnn.channels.error_shape import errors_at_unit_gain, told_variances
 from quietnn.channels.moments import ErrorMoments, pooled
 from quietnn.channels.named import medium_named
 from quietnn.channels.quantisation import Quantisation
+from quietnn.channels.truncation import MantissaTruncation
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 
@@ -25,7 +27,7 @@ RANDOM = [
     pytest.param("aihwkit:seconds=3600", marks=pytest.mark.analog),
     pytest.param("sionna:wnr_db=15", marks=pytest.mark.wireless),
 ]
-BITS = (2, 3, 4, 6, 8)
+BITS = (2, 3, 4, 5, 6, 7, 8)
 
 
 @pytest.fixture(scope="module", params=["resnet20", "resnet18"])
@@ -49,6 +51,30 @@ def test_quantisation_of_a_real_network_is_predicted_from_quantiles(
     received = {name: medium.quantise(tensor, medium.steps(tensor)) for name, tensor in weights.items()}
     measured = pooled([ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()])
     predicted = pooled([medium.predict(tensor) for tensor in weights.values()])
+    assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
+    assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
+
+
+@pytest.mark.parametrize("rounding", ["truncate", "nearest"])
+@pytest.mark.parametrize("num_bits", [0, 1, 3, 7])
+def test_truncation_of_a_real_network_is_predicted_from_quantiles(
+    num_bits: int, rounding: str, weights: dict[str, Tensor]
+) -> None:
+    medium = MantissaTruncation(num_bits, rounding)
+    measured = pooled([ErrorMoments.of(tensor, medium.shorten(tensor)) for tensor in weights.values()])
+    predicted = pooled([medium.predict(tensor) for tensor in weights.values()])
+    assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
+    assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
+
+
+@pytest.mark.parametrize("per_tensor", [False, True])
+def test_the_digital_reference_on_a_real_network_is_predicted_from_quantiles(
+    per_tensor: bool, weights: dict[str, Tensor]
+) -> None:
+    medium = CodedDigital(8.0, per_tensor)
+    received = medium.transmit(weights, seed=0).received
+    measured = pooled([ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()])
+    predicted = pooled(medium.predict(weights).values())
     assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 

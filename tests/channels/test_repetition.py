@@ -1,6 +1,7 @@
 """Unequal protection and the coded reference."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Medium
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
-from quietnn.channels.moments import ErrorMoments, weight_points
+from quietnn.channels.moments import ErrorMoments
 from quietnn.channels.pcm import PCM
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition
@@ -42,6 +43,14 @@ def test_the_rate_counts_every_copy(shapes: dict[str, Tensor]) -> None:
     medium = Repetition(AWGN(noise_variance=0.01), {"gaussian": 5})
     assert medium.rate(shapes) == pytest.approx(2.0)
     assert medium.rate({"other": torch.zeros(3)}) == 1.0
+    assert medium.rate({}) == 1.0
+
+
+def test_the_rate_counts_what_the_medium_itself_costs(shapes: dict[str, Tensor]) -> None:
+    link = BlockFading(10.0, block=32, num_pilots=8)
+    assert link.rate(shapes) == pytest.approx(1.25)
+    assert Repetition(link, {"gaussian": 5}).rate(shapes) == pytest.approx(2.5)
+    assert Repetition(Repetition(link, {"*": 2}), {"gaussian": 5}).rate(shapes) == pytest.approx(5.0)
 
 
 def test_at_equal_channel_uses_total_squared_error_favours_nobody_but_a_weighed_one_does(
@@ -59,12 +68,61 @@ def test_at_equal_channel_uses_total_squared_error_favours_nobody_but_a_weighed_
     assert harm(protected) < harm(even)
 
 
-def test_less_than_once_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="0 times"):
-        Repetition(AWGN(noise_variance=1.0), {"a": 0})
+@pytest.mark.parametrize("number", [0, 2.5, math.nan, math.inf, "3", 10**9])
+def test_what_cannot_be_counted_is_refused(number: Any) -> None:
+    with pytest.raises(InvalidConfig, match=r"copies of 'a' is .*; give a whole number, 1 to 1000"):
+        Repetition(AWGN(noise_variance=1.0), {"a": number})
+    with pytest.raises(InvalidConfig, match="numbers by pattern"):
+        Repetition(AWGN(noise_variance=1.0), number)
+    with pytest.raises(InvalidConfig, match="numbers by pattern"):
+        Repetition(AWGN(noise_variance=1.0), {})
 
 
-@pytest.mark.parametrize("medium", [Quantisation(3), PCM(60.0), ReRAM(), MantissaTruncation(2), CodedDigital(6.0)])
+NOISY = [
+    Quantisation(2, dither=True),
+    Quantisation(3, dither=True, clip="mse"),
+    Quantisation(3, dither=True, per_channel=True, clip="mse"),
+    PCM(0.0),
+    PCM(86_400.0),
+    PCM(86_400.0, compensate=False),
+    ReRAM(1.0),
+    ReRAM(86_400.0),
+]
+
+
+@pytest.mark.parametrize("copies", [2, 8])
+@pytest.mark.parametrize("medium", NOISY, ids=str)
+def test_copies_of_a_medium_with_a_gain_keep_what_follows_from_the_weights(
+    medium: Medium, copies: int, shapes: dict[str, Tensor]
+) -> None:
+    observation = Repetition(medium, {"*": copies}).transmit(shapes, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    assert observation.gain == 1.0
+    for name, tensor in shapes.items():
+        measured = ErrorMoments.of(tensor, observation.received[name])
+        assert measured.gain == pytest.approx(1.0, abs=0.02)
+        assert mean_of(observation.noise_variance[name]) == pytest.approx(measured.noise_variance, rel=0.05)
+
+
+def test_copies_of_copies_are_as_many_copies(shapes: dict[str, Tensor]) -> None:
+    """A repeated memory, repeated: what follows from the weights is counted once."""
+    nested = Repetition(Repetition(PCM(86_400.0), {"*": 2}), {"*": 4}).transmit(shapes, seed=0).noise_variance
+    plain = Repetition(PCM(86_400.0), {"*": 8}).transmit(shapes, seed=0).noise_variance
+    assert isinstance(nested, dict)
+    assert isinstance(plain, dict)
+    assert all(mean_of(nested[name]) == pytest.approx(mean_of(plain[name])) for name in shapes)
+
+
+def test_what_is_sent_once_has_the_noise_of_one_copy(shapes: dict[str, Tensor]) -> None:
+    observation = Repetition(ReRAM(1.0), {"gaussian": 3}).transmit(shapes, seed=0)
+    once = ReRAM(1.0).transmit(shapes, seed=0)
+    assert isinstance(observation.noise_variance, dict)
+    assert isinstance(once.noise_variance, dict)
+    assert observation.noise_variance["uniform"] == once.noise_variance["uniform"]
+    assert mean_of(observation.noise_variance["gaussian"]) < 0.4 * mean_of(once.noise_variance["gaussian"])
+
+
+@pytest.mark.parametrize("medium", [Quantisation(3), MantissaTruncation(2), CodedDigital(6.0)], ids=str)
 def test_an_error_that_every_copy_repeats_is_refused(medium: Medium, shapes: dict[str, Tensor]) -> None:
     with pytest.raises(InvalidConfig, match="the same error in every copy"):
         Repetition(medium, {"*": 4}).transmit(shapes, seed=0)
@@ -95,13 +153,12 @@ def test_its_error_is_predicted_from_quantiles_of_the_weights(
     wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]
 ) -> None:
     medium = CodedDigital(wnr_db, per_tensor)
-    steps, observation = medium.steps(shapes), medium.transmit(shapes, seed=0)
+    observation, predicted = medium.transmit(shapes, seed=0), medium.predict(shapes)
     assert isinstance(observation.noise_variance, dict)
-    for name, tensor in shapes.items():
-        points = weight_points(tensor)
-        levels = (points / steps[name]).round() * steps[name]
-        predicted = ErrorMoments.predicted(points, (levels, torch.zeros(1)))  # a factor on the levels changes nothing
-        assert predicted.noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
+    assert isinstance(observation.gain, dict)
+    for name in shapes:
+        assert predicted[name].noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
+        assert predicted[name].gain == pytest.approx(observation.gain[name], rel=0.05)
 
 
 def test_one_step_for_the_model_has_the_least_error_and_starves_small_layers() -> None:

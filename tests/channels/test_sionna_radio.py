@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.fading import BlockFading
-from quietnn.channels.sionna_radio import SionnaRadio
+from quietnn.channels.sionna_radio import PROFILES, SionnaRadio
 from quietnn.errors import InvalidConfig, MissingData
 
 
 @pytest.mark.wireless
-@pytest.mark.parametrize("profile", ["awgn", "rayleigh", "tdl-a", "tdl-c"])
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("wnr_db", [0.0, 10.0, 25.0])
 def test_the_noise_variance_of_a_weight_is_as_told(profile: str, wnr_db: float, shapes: dict[str, Tensor]) -> None:
     weights = {f"{name}{copy}": tensor for name, tensor in shapes.items() for copy in range(4)}
@@ -79,8 +79,34 @@ def test_another_process_receives_the_same_weights(shapes: dict[str, Tensor]) ->
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.wireless
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_tensor_meets_the_same_noise_in_any_order_and_after_any_other_draw(
+    profile: str, shapes: dict[str, Tensor]
+) -> None:
+    turned = dict(reversed(shapes.items()))
+    one = SionnaRadio(10.0, profile).transmit(shapes, seed=5).received
+    SionnaRadio(10.0, profile).transmit(turned, seed=6)
+    other = SionnaRadio(10.0, profile).transmit(turned, seed=5).received
+    assert all(torch.allclose(one[name], other[name], rtol=1e-4, atol=1e-6) for name in shapes)
+
+
+@pytest.mark.wireless
+def test_white_noise_is_sionna_s_own(shapes: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    from sionna.phy.channel import AWGN
+
+    heard = []
+    call = AWGN.call
+    monkeypatch.setattr(AWGN, "call", lambda self, x, no: heard.append(float(no)) or call(self, x, no))
+    SionnaRadio(10.0, "awgn").transmit(shapes, seed=0)
+    assert heard == pytest.approx([0.1] * len(shapes))
+
+
 def test_channel_uses_count_whole_slots() -> None:
-    assert SionnaRadio(10.0).channel_uses({"a": torch.zeros(1728), "b": torch.zeros(1)}) == 2 * 14 * 72
+    weights = {"a": torch.zeros(1728), "b": torch.zeros(1)}
+    assert SionnaRadio(10.0).channel_uses(weights) == 2 * 14 * 72
+    assert SionnaRadio(10.0).rate(weights) == pytest.approx(2 * 2 * 14 * 72 / 1729)
+    assert SionnaRadio(10.0).rate({}) == 1.0
 
 
 def test_without_the_package_the_message_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

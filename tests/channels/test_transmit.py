@@ -8,8 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.transmit import transmit
-from quietnn.errors import InvalidWeights, QuietnnError
+from quietnn.channels.base import of_tensor, undone
+from quietnn.channels.moments import ErrorMoments
+from quietnn.channels.named import medium_named
+from quietnn.channels.quantisation import Quantisation
+from quietnn.channels.transmit import at_unit_gain, transmit
+from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.weights import NORMALISATION_TYPES
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
@@ -115,3 +119,63 @@ def test_weights_that_are_not_finite_change_nothing(tiny_net: nn.Module, snapsho
 def test_no_noisy_parameter_at_all() -> None:
     with pytest.raises(InvalidWeights, match=r"no noisy parameter at all"):
         transmit(nn.LayerNorm(3), wnr_db=0.0, seed=0)
+
+
+def test_gain_and_offset_are_undone_where_the_medium_was_and_nowhere_else() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(30, 20), nn.Linear(20, 5))
+    arrived = transmit(network, channel=Quantisation(3), noisy=["0.weight"], seed=0)
+    at_one = at_unit_gain(arrived)
+    assert isinstance(arrived.gain, dict)
+    assert isinstance(arrived.offset, dict)
+    expected = (arrived.received[0].weight - arrived.offset["0.weight"]) / arrived.gain["0.weight"]
+    assert torch.equal(at_one.received[0].weight, expected)
+    assert (at_one.gain, at_one.offset) == (1.0, 0.0)
+    assert torch.equal(at_one.received[1].weight, network[1].weight)
+
+
+def test_what_was_not_undone_is_still_told() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(30, 20), nn.Linear(20, 5))
+    arrived = transmit(network, channel=Quantisation(3), noisy=["0.weight", "1.weight"], seed=0)
+    half = at_unit_gain(arrived, noisy=["1.weight"])
+    assert half.gain == {"0.weight": arrived.gain["0.weight"], "1.weight": 1.0}  # type: ignore[index]
+    assert torch.equal(half.received[0].weight, arrived.received[0].weight)
+    both = at_unit_gain(arrived).received
+    assert torch.equal(at_unit_gain(half).received[0].weight, both[0].weight)
+    with pytest.raises(InvalidConfig, match=r"tells no gain of '0.bias'"):
+        at_unit_gain(arrived, noisy=["0.bias"])
+
+
+@pytest.mark.parametrize("channel", ["quantise:num_bits=2", "truncate:num_bits=0", "digital:wnr_db=3"])
+def test_at_unit_gain_the_error_has_no_mean_and_no_part_in_line_with_the_weights(channel: str) -> None:
+    weights = {"w": 0.3 + torch.randn(5000, generator=torch.Generator().manual_seed(0)).exp()}
+    arrived = at_unit_gain(transmit(weights, channel=medium_named(channel), seed=0))
+    moments = ErrorMoments.of(weights["w"], arrived.received["w"])
+    assert moments.mean_error == pytest.approx(0.0, abs=1e-6)
+    assert moments.gain == pytest.approx(1.0, abs=1e-6)
+    assert isinstance(arrived.noise_variance, dict)
+    assert moments.mean_squared_error == pytest.approx(arrived.noise_variance["w"], rel=1e-5)
+
+
+@pytest.mark.parametrize("channel", ["fading:wnr_db=10", "protected:wnr_db=3", "quantise:num_bits=3,dither=true"])
+def test_media_whose_error_has_mean_zero_tell_no_offset(channel: str) -> None:
+    weights = {"head.weight": torch.randn(40, 30, generator=torch.Generator().manual_seed(0))}
+    channel = channel.replace("protected:", "protected:names=head.*,")
+    arrived = transmit(weights, channel=medium_named(channel), seed=0)
+    assert of_tensor(arrived.offset, "head.weight") == 0.0
+
+
+def test_sixteen_bits_are_rounded_once_when_the_offset_is_undone() -> None:
+    received = torch.randn(1000, generator=torch.Generator().manual_seed(0)).bfloat16()
+    wide = (received.float() - 0.37) / 0.81
+    assert torch.equal(undone(received, 0.81, 0.37), wide.bfloat16())
+
+
+def test_a_medium_by_its_name() -> None:
+    weights = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    named = transmit(weights, channel="quantise:num_bits=3", seed=0)
+    assert torch.equal(named.received, transmit(weights, channel=Quantisation(3), seed=0).received)
+    for channel, message in (("quantize", "quantise"), (Quantisation, "with its settings"), (3, "with its settings")):
+        with pytest.raises(InvalidConfig, match=message):
+            transmit(weights, channel=channel, seed=0)

@@ -23,6 +23,8 @@ def test_every_medium_is_compared_with_a_gaussian(tmp_path: Path) -> None:
     assert abs(white["excess_kurtosis"]) < 0.3
     assert abs(white["squared_over_told"] - 1) < 0.05
     assert coarse["distance"] > 3 * white["distance"]
+    assert "rate" not in white
+    assert fading["rate"] == pytest.approx(1.25, abs=0.05)  # eight pilots for every 32 symbols
     assert fading["excess_kurtosis"] > 3  # a mixture of noises, ...
     assert abs(fading["excess_kurtosis_by_told"]) < 1.5  # ... of which each is nearly Gaussian
     assert "quantise:num_bits=3" in (tmp_path / "table.md").read_text()

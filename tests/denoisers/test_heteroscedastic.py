@@ -114,11 +114,13 @@ def test_where_noise_follows_the_scale_of_a_tensor_small_weights_are_not_taken_f
 
 
 @pytest.mark.parametrize("groups", ["whole", "layerwise"])
+@pytest.mark.parametrize("task", ["digits", pytest.param("cifar10/resnet20", marks=pytest.mark.assets)])
 @pytest.mark.parametrize(
     "channel",
     [
         "quantise:num_bits=2",
         "quantise:num_bits=3",
+        "quantise:num_bits=2,per_channel=true",
         "quantise:num_bits=3,per_channel=true",
         "quantise:num_bits=3,dither=true",
         "truncate:num_bits=1",
@@ -126,12 +128,17 @@ def test_where_noise_follows_the_scale_of_a_tensor_small_weights_are_not_taken_f
         "pcm:seconds=86400,compensate=false",
         "reram:seconds=86400",
         "fading:wnr_db=10",
+        "fading:wnr_db=-10,block=16",
         "protected:wnr_db=0",
+        "digital:wnr_db=0",
+        "digital:wnr_db=4",
         "digital:wnr_db=6",
     ],
 )
-def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean(channel: str, groups: str) -> None:
-    clean = noisy_weights(load_task("digits").load_model())
+def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean(
+    channel: str, task: str, groups: str
+) -> None:
+    clean = noisy_weights(load_task(task).load_model())
     arrived = at_unit_gain(transmit(clean, channel=medium_named(channel), seed=1))
     means = arrived.noise_variance
     assert isinstance(means, dict)
@@ -141,7 +148,7 @@ def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean
     error, error_at_mean = (
         sum(float((estimate[name] - clean[name]).square().sum()) for name in clean) for estimate in (by_tensor, at_mean)
     )
-    assert error <= error_at_mean * 1.002  # expected squared errors leave out a medium's offset; digital has one
+    assert error <= error_at_mean * 1.0005
 
 
 def test_equal_noise_by_tensor_changes_nothing() -> None:

@@ -47,6 +47,10 @@ def test_a_radio_link_is_swept_by_its_wnr(tmp_path: Path) -> None:
     assert [record["wnr_db"] for record in records] == [math.inf, 20.0, 20.0]
     assert [record["level"] for record in records] == [math.inf, 20.0, 20.0]
     assert records[1]["noise_variance"] == records[2]["noise_variance"] > 0
+    assert "rate" not in records[0]
+    assert (
+        1.125 < records[1]["rate"] < 1.2
+    )  # eight pilots for every 64 symbols, a little more where blocks are not full
 
 
 def test_a_run_of_white_noise_is_the_run_it_was_before_there_were_media() -> None:

@@ -1,13 +1,21 @@
 """The methods of a sweep on the embedded digits."""
 
+from functools import partial
+
 import pytest
 import torch
 
+from quietnn.automatic.auto import auto_labelled
+from quietnn.automatic.choice import at_least
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.affine import Temperatures
+from quietnn.denoisers.affine import ML, Temperatures
+from quietnn.denoisers.reception import GroupTemperatures
 from quietnn.errors import InvalidConfig
+from quietnn.experiments import methods
 from quietnn.experiments.methods import METHODS, Receiver, Search
 from quietnn.tasks.digits import digits_task
+from quietnn.tuning.gradient import GradientSettings, GradientTuning, tune_by_gradient
+from quietnn.tuning.layerwise import start_from
 from quietnn.tuning.result import Trial, TuningResult
 
 TASK = digits_task()
@@ -77,6 +85,39 @@ def test_racing_is_cheaper_and_says_so() -> None:
 def test_auto_says_what_it_chose() -> None:
     outcome = METHODS["auto_unlabelled"](receiver())
     assert (outcome.chosen, outcome.num_passes, outcome.expected_accuracy) == ("structured", 1, None)
+
+
+def test_auto_says_what_it_expects_and_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "auto_labelled", partial(auto_labelled, max_passes=30))
+    outcome = METHODS["auto"](receiver())
+    assert outcome.accuracy_at_least == at_least(outcome.expected_accuracy, 50)
+
+
+def test_the_gradient_starts_from_the_whole_model_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[GroupTemperatures] = []
+
+    def watched(*arguments: object, start: GroupTemperatures, **options: object) -> GradientTuning:
+        starts.append(start)
+        return tune_by_gradient(*arguments, start=start, settings=GradientSettings(num_steps=1), **options)
+
+    monkeypatch.setattr(methods, "tune_by_gradient", watched)
+    given = receiver(wnr_db=2.0)
+    whole = given.whole_search.temperatures
+    METHODS["mmse_pb_gradient"](given)
+    assert starts == [start_from(whole, given.scale, given.layers)]
+    assert set(starts[0].values()) != {ML}, "the optimum is somewhere else here"
+
+
+@pytest.mark.parametrize("name", ["posterior", "finetuned", "mmse_pb_gradient"])
+def test_methods_that_fit_see_variants_of_the_inputs(name: str) -> None:
+    class Seen(Exception):
+        pass
+
+    def augment(inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        raise Seen
+
+    with pytest.raises(Seen):
+        METHODS[name](receiver(augment=augment))
 
 
 def test_the_authors_grid_and_convention_can_be_asked_for() -> None:

@@ -1,5 +1,6 @@
 """A sweep ends with the same records whatever the engine and however often it was killed."""
 
+import math
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from quietnn import records
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
@@ -17,8 +19,9 @@ from quietnn.experiments.methods import METHODS, Outcome, Receiver
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
-from quietnn.tasks.base import Task
+from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import load_task
+from quietnn.tuning.score import Score
 
 CONFIG = """
 name = "mini"
@@ -151,3 +154,24 @@ def test_unknown_engines_and_too_few_workers_are_refused(tmp_path: Path) -> None
         sweep(SMALL, tmp_path, engine="threads")
     with pytest.raises(QuietnnError, match="0 workers"):
         sweep(SMALL, tmp_path, num_workers=0)
+
+
+def test_a_network_that_comes_back_bit_for_bit_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without noise every method returns the clean weights; ten thousand test images are then passed through once."""
+    config = NoisyInference(
+        name="none", task="digits", wnr_db=(math.inf, 0.0), num_draws=1, methods=("ml", "mmse"), num_test_examples=50
+    )
+    worker = config.worker()
+    scored: list[nn.Module] = []
+    evaluate = worker._task.evaluate
+
+    def count(model: nn.Module, examples: Examples) -> Score:
+        scored.append(model)
+        return evaluate(model, examples)
+
+    monkeypatch.setattr(worker, "_task", replace(worker._task, evaluate=count))
+    found = [record for unit in config.units() for record in worker.run(unit)]
+    assert [record["accuracy"] for record in found[:3]] == [found[0]["accuracy"]] * 3
+    assert found[3]["loss"] != found[0]["loss"]
+    assert found[4]["loss"] != found[3]["loss"]
+    assert len(scored) == 3  # clean, and the two of the noisy draw

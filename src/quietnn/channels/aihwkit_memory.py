@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quietnn.channels import pcm, reram
 from quietnn.channels.base import Observation
-from quietnn.channels.conductance import Device, Draws, transmit_through
+from quietnn.channels.conductance import Device, Draws, shared_noise, transmit_through
 from quietnn.channels.randomness import key_of
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.noise import NoiseVariance
@@ -50,6 +50,10 @@ class AihwkitMemory:
         """What is read of the weights; torch's global randomness is left as it was."""
         with torch.random.fork_rng(devices=[]):
             return transmit_through(self, weights, seed=seed, compensate=self.compensate)
+
+    def shared_noise(self, tensor: Tensor) -> float:
+        """The part of the noise variance that is the same whenever a tensor is written."""
+        return shared_noise(self, tensor)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
         """The conductances just after writing, relative to the largest."""

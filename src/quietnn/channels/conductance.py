@@ -77,13 +77,15 @@ def transmit_through(
     received: dict[str, Tensor] = {}
     noise: dict[str, TensorNoise] = {}
     gain: dict[str, float] = {}
+    offset: dict[str, float] = {}
     for name, tensor in weights.items():
         cells = store(device, tensor, seed=seed, name=name)
         factor = drift_factor(cells) if compensate else 1.0
         moments = predict(device, tensor)
         received[name] = (cells.read * factor).to(tensor.dtype)
         noise[name], gain[name] = moments.noise_variance, moments.gain * factor
-    return Observation(received, noise, gain)
+        offset[name] = moments.offset * factor
+    return Observation(received, noise, gain, offset)
 
 
 def store(device: Device, tensor: Tensor, *, seed: int, name: str) -> Cells:
@@ -112,6 +114,13 @@ def predict(device: Device, tensor: Tensor, values: Tensor | None = None) -> Err
     """Gain and noise of a tensor to be expected before compensation, integrated over its weights (or other values)."""
     values = tensor.detach() if values is None else values
     return ErrorMoments.predicted(values, conditional(device, values, float(tensor.detach().abs().max())))
+
+
+def shared_noise(device: Device, tensor: Tensor) -> float:
+    """The noise of a tensor that is the same whenever it is written: `E[r | w]` less its line, at unit gain."""
+    values = tensor.detach()
+    mean, _ = conditional(device, values, float(values.abs().max()))
+    return ErrorMoments.of(values, mean).noise_variance
 
 
 def conditional(device: Device, values: Tensor, scale: float) -> Conditional:

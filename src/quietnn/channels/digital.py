@@ -15,14 +15,15 @@ quantisation loses up to a quarter bit a weight, and a code fails altogether bel
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.moments import ErrorMoments
+from quietnn.channels.moments import ErrorMoments, weight_points
 from quietnn.channels.randomness import check_seed
+from quietnn.channels.settings import check_link_db
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights
@@ -48,7 +49,7 @@ class CodedDigital:
 
     def __post_init__(self) -> None:
         """Refuse a ratio that is none."""
-        db_to_ratio(self.wnr_db)
+        check_link_db(self.wnr_db)
 
     @property
     def capacity(self) -> float:
@@ -63,7 +64,16 @@ class CodedDigital:
         received = {name: _decoded(tensor, steps[name]) for name, tensor in weights.items()}
         moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
         noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
-        return Observation(received, noise, {name: own.gain for name, own in moments.items()})
+        gain = {name: own.gain for name, own in moments.items()}
+        return Observation(received, noise, gain, {name: own.offset for name, own in moments.items()})
+
+    def predict(self, weights: Weights) -> dict[str, ErrorMoments]:
+        """Gain and noise to be expected of each tensor at these steps, integrated over quantiles of its weights."""
+        found: dict[str, ErrorMoments] = {}
+        for name, step in self.steps(weights).items():
+            points = weight_points(weights[name])
+            found[name] = replace(ErrorMoments.of(points, _decoded(points, step)), num_weights=weights[name].numel())
+        return found
 
     def steps(self, weights: Weights) -> dict[str, float]:
         """The smallest steps that the capacity pays for, by bisection on what they have in common."""

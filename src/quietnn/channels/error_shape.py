@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
+from quietnn.channels.base import Observation, of_tensor, undone
 from quietnn.errors import QuietnnError
 from quietnn.noise import NoiseVariance, noise_by_tensor, one_variance
 from quietnn.weights import Weights
@@ -61,11 +61,13 @@ class ErrorShape:
 
 
 def errors_at_unit_gain(weights: Weights, observation: Observation[dict[str, Tensor], NoiseVariance]) -> Tensor:
-    """All errors `z = r / gain - w` of a model, in a row."""
-    gain = observation.gain
+    """All errors `z = (r - offset) / gain - w` of a model, in a row."""
+    gain, offset = observation.gain, observation.offset
     return torch.cat(
         [
-            (observation.received[name].double() / (gain if isinstance(gain, float) else gain[name]) - tensor).flatten()
+            (
+                undone(observation.received[name].double(), of_tensor(gain, name), of_tensor(offset, name)) - tensor
+            ).flatten()
             for name, tensor in weights.items()
         ]
     )

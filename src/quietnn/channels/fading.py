@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.radio import Normaliser, num_symbols
+from quietnn.channels.radio import Normaliser, num_symbols, real_uses_a_weight
 from quietnn.channels.randomness import check_seed, standard_normal
-from quietnn.errors import InvalidConfig
+from quietnn.channels.settings import check_link_db, check_whole
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights
@@ -48,12 +48,10 @@ class BlockFading:
     num_pilots: int = 8
 
     def __post_init__(self) -> None:
-        """Refuse blocks without symbols."""
-        db_to_ratio(self.wnr_db)
-        if not 1 <= self.block <= _LARGEST_BLOCK or self.num_pilots < 0:
-            raise InvalidConfig(
-                f"block is {self.block} and num_pilots {self.num_pilots}; give 1 to {_LARGEST_BLOCK} and at least 0"
-            )
+        """Refuse a ratio that is none, and blocks and pilots that cannot be counted."""
+        check_link_db(self.wnr_db)
+        check_whole("block", self.block, 1, _LARGEST_BLOCK)
+        check_whole("num_pilots", self.num_pilots, 0, _LARGEST_BLOCK)
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What the receiver makes of each block, with the noise variance of every weight."""
@@ -73,6 +71,10 @@ class BlockFading:
         """Complex channel uses, pilots included."""
         blocks = sum(math.ceil(num_symbols([tensor]) / self.block) for tensor in weights.values())
         return num_symbols(weights.values()) + blocks * self.num_pilots
+
+    def rate(self, weights: Weights) -> float:
+        """Real channel uses a weight, pilots included."""
+        return real_uses_a_weight(self.channel_uses(weights), weights)
 
     def _link(self, symbols: Tensor, power: float, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
         """The equalised symbols of a tensor and their noise variances."""

@@ -3,10 +3,11 @@
 Any medium, deterministic or not, can be written as a gain and a noise that is uncorrelated with the weights (Bussgang's
 decomposition, "Crosscorrelation functions of amplitude-distorted Gaussian signals", MIT, 1952, for any distribution):
 
-    r - E[r] = gain (w - E[w] + z)       gain = Cov(w, r) / Var(w)       sigma_z^2 = Var(r) / gain^2 - Var(w)
+    r = gain (w + z) + offset
+    gain = Cov(w, r) / Var(w)       offset = E[r] - gain E[w]       sigma_z^2 = Var(r) / gain^2 - Var(w)
 
-`r / gain` is then the paper's `w + z` in all second moments. Whatever rests on those alone holds for it: MMSE with this
-`sigma_z^2` is the best linear estimate, and `Var(r / gain) - sigma_z^2` is the clean variance.
+`(r - offset) / gain` is then the paper's `w + z` in all first and second moments. Whatever rests on those alone holds
+for it: MMSE with this `sigma_z^2` is the best linear estimate, and `Var(r / gain) - sigma_z^2` is the clean variance.
 """
 
 import math
@@ -102,8 +103,13 @@ class ErrorMoments:
         return self.covariance / self.weight_variance if self.covariance > 0 and self.weight_variance > 0 else 1.0
 
     @property
+    def offset(self) -> float:
+        """`E[r] - gain E[w]`, what is left of the mean error once the gain is undone."""
+        return self.received_mean - self.gain * self.weight_mean
+
+    @property
     def noise_variance(self) -> float:
-        """`sigma_z^2` of `r = gain (w + z)`, the number that denoisers should use on `r / gain`."""
+        """`sigma_z^2` of `r = gain (w + z) + offset`, the number that denoisers should use at unit gain."""
         if self.covariance <= 0:
             return self.error_variance  # nothing of the weights arrived
         return max(self.received_variance / self.gain**2 - self.weight_variance, 0.0)

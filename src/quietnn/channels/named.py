@@ -137,6 +137,8 @@ def effective_wnr_db(weights: Weights, noise_variance: NoiseVariance) -> float:
 
 
 def _parsed(text: str) -> tuple[NamedMedium, dict[str, str]]:
+    if not isinstance(text, str):
+        raise InvalidConfig(f"channel is {text!r}; write a name with its settings, for example 'quantise:num_bits=4'")
     name, _, rest = text.partition(":")
     if name not in MEDIA:
         raise unknown_choice("channel", name, MEDIA)

@@ -17,14 +17,15 @@ temperature, the digital-analog and analog-digital converters, and voltage drops
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.conductance import LARGEST_FACTOR, Draws, transmit_through
+from quietnn.channels.conductance import LARGEST_FACTOR, Draws, shared_noise, transmit_through
 from quietnn.channels.moments import gaussian_points
-from quietnn.errors import InvalidConfig
+from quietnn.channels.settings import check_number
 from quietnn.noise import NoiseVariance
 from quietnn.weights import Weights
 
@@ -61,6 +62,8 @@ class PCM:
     reading: float = 1.0
     drift: float = 1.0
 
+    by_tensor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse times and scales below zero."""
         limits = {
@@ -70,12 +73,15 @@ class PCM:
             "drift": LARGEST_FACTOR,
         }
         for name, limit in limits.items():
-            if not 0 <= getattr(self, name) <= limit:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; give 0 to {limit:g}")
+            check_number(name, getattr(self, name), 0, limit)
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What is read of the weights, with gain and noise as the model predicts them for each tensor."""
         return transmit_through(self, weights, seed=seed, compensate=self.compensate)
+
+    def shared_noise(self, tensor: Tensor) -> float:
+        """The part of the noise variance that is the same whenever a tensor is written."""
+        return shared_noise(self, tensor)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
         """The conductances just after writing, relative to the largest."""
@@ -120,11 +126,12 @@ def _drift_law(target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _folded(target: Tensor, rate: float) -> Tensor:
-    """`E[exp(-rate |N|)]` of a normal `N` with the law of drift."""
+    """`E[exp(-rate |N|)]` of a normal `N` with the law of drift, summed in the exponent, where nothing overflows."""
     mean, std = _drift_law(target)
-    right = torch.exp(-rate * mean + (rate * std).square() / 2) * torch.special.ndtr(mean / std - rate * std)
-    left = torch.exp(rate * mean + (rate * std).square() / 2) * torch.special.ndtr(-mean / std - rate * std)
-    total: Tensor = right + left
+    growth = (rate * std).square() / 2
+    right = growth - rate * mean + torch.special.log_ndtr(mean / std - rate * std)
+    left = growth + rate * mean + torch.special.log_ndtr(-mean / std - rate * std)
+    total: Tensor = right.exp() + left.exp()
     return total
 
 

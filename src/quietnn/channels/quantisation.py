@@ -11,6 +11,7 @@ noise", 1964).
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +50,8 @@ class Quantisation:
     dither: bool = False
     clip: str = "max"
 
+    by_tensor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse what is no quantiser."""
         if self.num_bits not in range(2, 17):
@@ -62,17 +65,21 @@ class Quantisation:
         return 2 * self._largest + 1
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The quantised weights, with gain and noise variance as the sender, who knows both, can tell them."""
+        """The quantised weights, with gain, offset and noise variance as the sender, who knows both, can tell them."""
         check_weights(weights)
         check_seed(seed)
         received: dict[str, Tensor] = {}
         noise: dict[str, TensorNoise] = {}
         gain: dict[str, float] = {}
+        offset: dict[str, float] = {}
         for name, tensor in weights.items():
             step = self.steps(tensor)
             received[name] = self.quantise(tensor, step, seed=seed, name=name)
-            gain[name], noise[name] = self._gain_and_noise(tensor, received[name], step)
-        return Observation(received, noise, gain)
+            moments = self._moments(tensor, received[name], step)
+            gain[name], noise[name] = moments.gain, self._noise(moments, tensor, received[name], step)
+            # Dither has none within the range, which is exact where nothing is clipped.
+            offset[name] = 0.0 if self.dither and self.clip == "max" else moments.offset
+        return Observation(received, noise, gain, offset)
 
     def steps(self, tensor: Tensor) -> Tensor:
         """The step of a tensor, or of each of its channels, in a shape that broadcasts to it."""
@@ -113,6 +120,12 @@ class Quantisation:
             found.append(replace(own, num_weights=row.numel()))
         return pooled(found)
 
+    def shared_noise(self, tensor: Tensor) -> TensorNoise:
+        """The part of the noise variance that no dither changes: `E[r | w]` less its line, at unit gain."""
+        step = self.steps(tensor)
+        mean, _ = self.conditional(tensor.detach().to(step.dtype), step)
+        return self._noise(ErrorMoments.of(tensor, mean), tensor, mean, step)
+
     @property
     def _largest(self) -> int:
         return int(2 ** (self.num_bits - 1)) - 1
@@ -135,11 +148,14 @@ class Quantisation:
             best, least = torch.where(error < least, step, best), torch.minimum(error, least)
         return best
 
-    def _gain_and_noise(self, tensor: Tensor, received: Tensor, step: Tensor) -> tuple[float, TensorNoise]:
-        """The tensor's gain, and the variance of what the gain does not explain, by channel where steps are."""
-        moments = self.predict(tensor) if self.dither and step.ndim == 0 else ErrorMoments.of(tensor, received)
+    def _moments(self, tensor: Tensor, received: Tensor, step: Tensor) -> ErrorMoments:
+        """The tensor's moments: predicted where one dither is random, else as they are."""
+        return self.predict(tensor) if self.dither and step.ndim == 0 else ErrorMoments.of(tensor, received)
+
+    def _noise(self, moments: ErrorMoments, tensor: Tensor, received: Tensor, step: Tensor) -> TensorNoise:
+        """The variance of what gain and offset do not explain, by channel where steps are."""
         if step.ndim == 0:
-            return moments.gain, moments.noise_variance
+            return moments.noise_variance
         clean, arrived = self._rows(tensor).double(), self._rows(received).double()
         rest = arrived - moments.received_mean - moments.gain * (clean - moments.weight_mean)
-        return moments.gain, (rest.square().mean(dim=1) / moments.gain**2).view(step.shape)
+        return (rest.square().mean(dim=1) / moments.gain**2).view(step.shape)

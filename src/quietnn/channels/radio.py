@@ -59,3 +59,13 @@ def num_symbols(tensors: Iterable[Tensor]) -> int:
     4
     """
     return sum((tensor.numel() + 1) // 2 for tensor in tensors)
+
+
+def real_uses_a_weight(complex_uses: int, weights: Weights) -> float:
+    """Real channel uses a weight, of which a complex one is two; 1 where there is nothing to send.
+
+    >>> real_uses_a_weight(6, {"w": torch.zeros(10)})
+    1.2
+    """
+    total = sum(tensor.numel() for tensor in weights.values())
+    return 2 * complex_uses / total if total else 1.0

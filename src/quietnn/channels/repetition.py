@@ -3,21 +3,40 @@
 `n` copies of a weight with independent noise, weighed by their precisions, are one copy with noise of variance
 `1 / sum(1 / v_k)`; under equal noise that is `v / n`. What counts is what it costs: a model sent with `n_t` copies of
 tensor `t` takes `sum(n_t N_t)` channel uses. The fair rival sends all weights alike in as many uses, which divides the
-noise of all by `rate = sum(n_t N_t) / N`. An error that follows from the weights, as of a quantiser or a memory that
-cannot hold less than zero, is the same in every copy and does not average out; media that have one are refused.
+noise of all by `rate = sum(n_t N_t) / N`.
+
+A medium with a gain is brought to unit gain first. The part of an error that follows from the weights, `E[r | w]` less
+its line, is the same in every copy and does not average out: with `v_s` its variance, `n` copies leave
+`v_s + (v - v_s) / n`. It is small in a memory, and large where a dithered quantiser clips. A medium all of whose error
+follows from the weights (a quantiser without dither, a shorter mantissa, a digital code) gains nothing and is refused.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Medium, Observation
+from quietnn.channels.base import Medium, Observation, Rated
+from quietnn.channels.settings import check_whole
+from quietnn.channels.transmit import at_unit_gain
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
 from quietnn.weights import Weights, check_weights
+
+MOST_COPIES = 1000
+"""Each copy is a transmission of the whole model."""
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A medium part of whose error is the same whenever the same weights are sent."""
+
+    def shared_noise(self, tensor: Tensor) -> TensorNoise:
+        """The variance of that part at unit gain, by tensor or as the medium's noise variance is told."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -25,7 +44,7 @@ class Repetition:
     """Sends chosen tensors more than once over another medium.
 
     Attributes:
-        medium: what each copy goes through, noise that is only added; every copy has a seed of its own.
+        medium: what each copy goes through; every copy has a seed of its own.
         copies: how often, by pattern of tensor names (`"conv1.*"`); the first pattern that fits decides, and what none
             fits is sent once.
 
@@ -39,13 +58,14 @@ class Repetition:
     copies: Mapping[str, int]
 
     def __post_init__(self) -> None:
-        """Refuse to send something less than once."""
+        """Refuse what cannot be counted."""
+        if not isinstance(self.copies, Mapping) or not self.copies:
+            raise InvalidConfig(f"copies is {self.copies!r}; give numbers by pattern, for example {{'conv1.*': 4}}")
         for pattern, number in self.copies.items():
-            if number != int(number) or number < 1:
-                raise InvalidConfig(f"{pattern!r} is to be sent {number} times; give a whole number from 1")
+            check_whole(f"the number of copies of {pattern!r}", number, 1, MOST_COPIES)
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The weighed copies, with the noise variance that is left on each tensor or weight."""
+        """The weighed copies at unit gain, with the noise variance that is left on each tensor or weight."""
         check_weights(weights)
         numbers = {name: self.number(name) for name in weights}
         if weights and not any(fnmatch(name, pattern) for name in weights for pattern in self.copies):
@@ -54,24 +74,23 @@ class Repetition:
             )
         received: dict[str, Tensor] = {}
         noise: dict[str, TensorNoise] = {}
+        shared = {name: self.shared_noise(tensor) for name, tensor in weights.items() if numbers[name] > 1}
         for copy in range(max(numbers.values(), default=0)):
             # All weights go along each time, for a medium may scale its noise by them; surplus copies are dropped.
-            observation = self.medium.transmit(weights, seed=seed + copy * _NEXT)
-            if observation.gain != 1.0:
-                raise InvalidConfig(
-                    f"{self.medium} makes the same error in every copy; repeat white noise or a radio link instead"
-                )
-            own = noise_by_tensor(observation.noise_variance, weights)
-            if own is None:
-                own = dict.fromkeys(weights, one_variance(observation.noise_variance))
+            arrived, told = self._copy(weights, seed=seed + copy * _NEXT)
+            if copy == 1:
+                self._check_news(received, arrived, told)
             for name in (name for name, number in numbers.items() if copy < number):
+                fresh = _less(told[name], shared.get(name, 0.0))
                 if copy == 0:
-                    received[name], noise[name] = observation.received[name], own[name]
+                    received[name], noise[name] = arrived[name], fresh
                 else:
-                    received[name], noise[name] = _joined(
-                        received[name], noise[name], observation.received[name], own[name]
-                    )
-        return Observation(received, noise)
+                    received[name], noise[name] = _joined(received[name], noise[name], arrived[name], fresh)
+        return Observation(received, {name: left + shared.get(name, 0.0) for name, left in noise.items()})
+
+    def shared_noise(self, tensor: Tensor) -> TensorNoise:
+        """The part of the noise variance that no number of copies takes away."""
+        return self.medium.shared_noise(tensor) if isinstance(self.medium, Repeating) else 0.0
 
     def number(self, name: str) -> int:
         """How often a tensor is sent."""
@@ -80,11 +99,40 @@ class Repetition:
     def rate(self, weights: Weights) -> float:
         """Channel uses a weight, over those of sending everything once."""
         total = sum(tensor.numel() for tensor in weights.values())
-        return sum(self.number(name) * tensor.numel() for name, tensor in weights.items()) / total
+        uses = sum(
+            self.number(name) * tensor.numel() * self._rate_of_one(name, tensor) for name, tensor in weights.items()
+        )
+        return uses / total if total else 1.0
+
+    def _rate_of_one(self, name: str, tensor: Tensor) -> float:
+        """Channel uses a weight of one copy; every tensor has blocks, slots and pilots of its own."""
+        return self.medium.rate({name: tensor}) if isinstance(self.medium, Rated) else 1.0
+
+    def _copy(self, weights: Weights, *, seed: int) -> tuple[dict[str, Tensor], Mapping[str, TensorNoise]]:
+        """One copy of everything at unit gain, and its noise by tensor."""
+        observation = at_unit_gain(self.medium.transmit(weights, seed=seed), noisy=list(weights))
+        told = noise_by_tensor(observation.noise_variance, weights)
+        return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
+
+    def _check_news(
+        self, first: Mapping[str, Tensor], second: Mapping[str, Tensor], told: Mapping[str, TensorNoise]
+    ) -> None:
+        """Refuse a medium whose second copy is the first one, noise and all."""
+        if all(torch.equal(first[name], second[name]) for name in first) and any(mean_of(told[name]) for name in first):
+            raise InvalidConfig(
+                f"{self.medium} makes the same error in every copy, for its error follows from the weights; repeat a "
+                "medium with noise of its own: white noise, a radio link, a memory, a dithered quantiser"
+            )
 
 
 _NEXT = 1_000_003
 """From the seed of one copy to that of the next; far apart, so that draws with neighbouring seeds share no copy."""
+
+
+def _less(noise: TensorNoise, part: TensorNoise) -> TensorNoise:
+    """A noise variance without a part of it; never below zero, for the part is told by a law and not by the draw."""
+    rest = noise - part
+    return rest.clamp(min=0.0) if isinstance(rest, Tensor) else max(rest, 0.0)
 
 
 def _joined(one: Tensor, noise: TensorNoise, other: Tensor, its_noise: TensorNoise) -> tuple[Tensor, TensorNoise]:

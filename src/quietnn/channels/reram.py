@@ -11,12 +11,14 @@ noise (about one per cent), temperature, converters, and voltage drops in the ar
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.conductance import LARGEST_FACTOR, Draws, transmit_through
+from quietnn.channels.conductance import LARGEST_FACTOR, Draws, shared_noise, transmit_through
+from quietnn.channels.settings import check_number
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
 from quietnn.weights import Weights
@@ -48,17 +50,22 @@ class ReRAM:
     spread: float = 1.0
     compensate: bool = False
 
+    by_tensor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse times that were not measured."""
-        if self.seconds not in SPREADS:
+        if self.seconds not in tuple(SPREADS):  # a tuple, for the value may be anything
             times = ", ".join(f"{time:g}" for time in SPREADS)
-            raise InvalidConfig(f"seconds is {self.seconds:g}; this memory was measured at {times} seconds only")
-        if not 0 <= self.spread <= LARGEST_FACTOR:
-            raise InvalidConfig(f"spread is {self.spread}; give 0 (none) to {LARGEST_FACTOR:g}, 1 is as measured")
+            raise InvalidConfig(f"seconds is {self.seconds!r}; this memory was measured at {times} seconds only")
+        check_number("spread", self.spread, 0, LARGEST_FACTOR, note="; 0 is none, 1 is as measured")
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What is read of the weights, with gain and noise as the model predicts them for each tensor."""
         return transmit_through(self, weights, seed=seed, compensate=self.compensate)
+
+    def shared_noise(self, tensor: Tensor) -> float:
+        """The part of the noise variance that is the same whenever a tensor is written."""
+        return shared_noise(self, tensor)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
         """The conductances one second after writing, relative to the largest."""

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.radio import Normaliser
+from quietnn.channels.radio import Normaliser, real_uses_a_weight
 from quietnn.channels.randomness import check_seed, key_of
-from quietnn.errors import InvalidConfig, MissingData, unknown_choice
+from quietnn.channels.settings import check_link_db, check_number
+from quietnn.errors import MissingData, unknown_choice
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights
@@ -35,6 +36,7 @@ _PILOTS = (2, 11)
 _SUBCARRIERS = 72
 _SPACING = 30e3
 _CARRIER = 3.5e9
+_DELAYS = 1e-12, 1e-5
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,11 @@ class SionnaRadio:
     delay_spread: float = 100e-9
 
     def __post_init__(self) -> None:
-        """Refuse an unknown profile."""
-        db_to_ratio(self.wnr_db)
+        """Refuse a ratio that is none, an unknown profile, and delays that are not seconds."""
+        check_link_db(self.wnr_db)
         if self.profile not in PROFILES:
             raise unknown_choice("profile", self.profile, PROFILES)
-        if not 0 < self.delay_spread < 1e-5:
-            raise InvalidConfig(f"delay_spread is {self.delay_spread}; give seconds, for example 1e-7")
+        check_number("delay_spread", self.delay_spread, *_DELAYS, note=" seconds, for example 1e-7")
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What the receiver makes of every slot, with the noise variance of every weight."""
@@ -82,6 +83,10 @@ class SionnaRadio:
         slots = sum(math.ceil((tensor.numel() + 1) // 2 / data) for tensor in weights.values())
         return slots * _SUBCARRIERS * _NUM_SYMBOLS
 
+    def rate(self, weights: Weights) -> float:
+        """Real channel uses a weight, pilots and unused resource elements included."""
+        return real_uses_a_weight(self.channel_uses(weights), weights)
+
 
 @lru_cache(maxsize=8)
 def _link(profile: str, delay_spread: float) -> "_Link":
@@ -94,7 +99,7 @@ class _Link:
     def __init__(self, profile: str, delay_spread: float) -> None:
         try:
             from sionna.phy import config
-            from sionna.phy.channel import OFDMChannel, RayleighBlockFading
+            from sionna.phy.channel import AWGN, OFDMChannel, RayleighBlockFading
             from sionna.phy.channel.tr38901 import TDL
             from sionna.phy.ofdm import ResourceGrid, ResourceGridMapper, tdl_freq_cov_mat
         except ImportError as error:
@@ -111,7 +116,7 @@ class _Link:
         kinds = grid.build_type_grid().flatten()
         self._data, self._pilots = (torch.nonzero(kinds == kind).squeeze(-1) for kind in (0, 1))
         self._covariance: Tensor | None = None
-        self._channel: Any = None
+        self._channel: Any = AWGN()
         if profile == "rayleigh":
             self._channel = OFDMChannel(RayleighBlockFading(1, 1, 1, 1), grid)
             self._covariance = torch.ones(_SUBCARRIERS, _SUBCARRIERS, dtype=torch.complex128)
@@ -131,13 +136,11 @@ class _Link:
         padded = symbols.new_zeros(num_slots * len(self._data))
         padded[: len(symbols)] = symbols
         sent = self._map(padded.view(num_slots, 1, 1, -1))
-        level = torch.tensor(spread)
+        heard = self._channel(sent, torch.tensor(spread)).view(num_slots, -1)
         if self._covariance is None:
-            noise = torch.view_as_complex(torch.randn(*sent.shape, 2, generator=self._config.torch_rng()))
-            arrived = (sent + math.sqrt(spread / 2) * noise).view(num_slots, -1)[:, self._data]
+            arrived = heard[:, self._data]
             variance = torch.full(arrived.shape, spread, dtype=torch.float64)
         else:
-            heard = self._channel(sent, level).view(num_slots, -1)
             estimate, doubt = self._estimate(heard, sent.view(num_slots, -1), spread)
             column = self._data % _SUBCARRIERS
             arrived = heard[:, self._data] / estimate[:, column]

@@ -5,13 +5,14 @@ weight) or by rounding to the nearest with ties to even (which does not). The ex
 relative: about uniform up to `2^-bits` of the weight's power of two, so large weights carry more of it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.moments import ErrorMoments
+from quietnn.channels.moments import ErrorMoments, weight_points
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.noise import NoiseVariance, TensorNoise
@@ -37,6 +38,8 @@ class MantissaTruncation:
     num_bits: int
     rounding: str = "truncate"
 
+    by_tensor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse what float32 has not."""
         if self.num_bits not in range(_MANTISSA):
@@ -51,7 +54,13 @@ class MantissaTruncation:
         received = {name: self.shorten(tensor).to(tensor.dtype) for name, tensor in weights.items()}
         moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
         noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
-        return Observation(received, noise, {name: own.gain for name, own in moments.items()})
+        gain = {name: own.gain for name, own in moments.items()}
+        return Observation(received, noise, gain, {name: own.offset for name, own in moments.items()})
+
+    def predict(self, tensor: Tensor) -> ErrorMoments:
+        """Gain and noise to be expected of a tensor, integrated over quantiles of its weights."""
+        points = weight_points(tensor).float()
+        return replace(ErrorMoments.of(points, self.shorten(points)), num_weights=tensor.numel())
 
     def shorten(self, values: Tensor) -> Tensor:
         """The values with the rest of their mantissa gone, in float32."""

@@ -11,17 +11,18 @@ with `V = mean(v_i)`, which is never less, for the function is concave in `v`.
 
 That holds for weights that share a prior. The noise of a memory or a quantiser follows the scale of each tensor: small
 weights have little noise, and under one prior for all they would be taken for large ones told precisely. Where noise
-differs between the tensors of a group, each has therefore a prior of its own.
+differs between the tensors of a group, each has therefore a prior of its own, as far as it can be told from that of the
+others (`denoisers.shared_prior`).
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from quietnn.denoisers.affine import ML, Temperatures
+from quietnn.denoisers.shared_prior import Told, pooled, shared_priors
 from quietnn.noise import TensorNoise, mean_of
 from quietnn.theory.family import Form, affine_coefficients, check_lambda_prime
 from quietnn.weights import Partition, WeightStatistics
@@ -94,37 +95,28 @@ def _map_by_weight(
     return WeightwiseMap(theta, rho)
 
 
-Told = tuple[float, float, int]
-"""Mean, variance (perhaps below zero) and count of a tensor's clean weights, as a receiver can tell them."""
-
-
 def priors_under(
     told: Mapping[str, Told], noise: Mapping[str, TensorNoise], groups: Partition
 ) -> tuple[dict[str, WeightStatistics], dict[str, WeightStatistics]]:
-    """The prior of each group, and of each tensor: its own where noise differs between the tensors of the group.
+    """The prior of each group, and of each tensor where noise differs between the tensors of the group.
 
     A group pools its tensors by their size, for a tensor with little noise may have smaller weights than the rest.
+    Where noise is the same for all tensors, that is the prior of each.
 
-    >>> told = {"a": (0.0, 1.0, 2), "b": (0.0, 3.0, 2)}
+    >>> told = {"a": (0.0, 1.0, 900), "b": (0.0, 3.0, 900)}
     >>> priors_under(told, {"a": 0.1, "b": 0.1}, {"whole": ("a", "b")})[1]["a"].variance
     2.0
-    >>> priors_under(told, {"a": 0.1, "b": 0.2}, {"whole": ("a", "b")})[1]["a"].variance
+    >>> round(priors_under(told, {"a": 0.1, "b": 0.2}, {"whole": ("a", "b")})[1]["a"].variance, 2)
     1.0
     """
-    by_group = {group: _pooled([told[name] for name in members]) for group, members in groups.items()}
+    by_group = {group: pooled([told[name] for name in members]) for group, members in groups.items()}
     by_tensor = {}
     for group, members in groups.items():
-        differs = len({mean_of(noise[name]) for name in members}) > 1
-        by_tensor.update({name: _pooled([told[name]]) if differs else by_group[group] for name in members})
+        if len({mean_of(noise[name]) for name in members}) > 1:
+            by_tensor.update(shared_priors({name: told[name] for name in members}, noise))
+        else:
+            by_tensor.update(dict.fromkeys(members, by_group[group]))
     return by_group, by_tensor
-
-
-def _pooled(found: Sequence[Told]) -> WeightStatistics:
-    """One group of several tensors, in any order."""
-    count = sum(number for _, _, number in found)
-    mean = math.fsum(mean * number for mean, _, number in found) / count
-    variance = math.fsum(number * (variance + (own - mean) ** 2) for own, variance, number in found) / count
-    return WeightStatistics(mean, max(variance, 0.0), count)
 
 
 def told(tensor: Tensor, noise: TensorNoise) -> Told:

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.automatic.labelled import Inputs, Labelled, call
+from quietnn.automatic.labelled import Labelled, outputs_of
+from quietnn.batches import Inputs
 from quietnn.denoisers.evidence import Augment, Loss, classification_loss
 from quietnn.tasks.base import Examples, logits_of
 from quietnn.tasks.encoders import by_length, lengths, trim
@@ -28,7 +29,7 @@ def loss_on(examples: Examples, augment: Augment | None = None) -> Loss:
 def labelled(examples: Examples, augment: Augment | None = None) -> Labelled:
     """The examples as `auto` takes them."""
     is_text = isinstance(examples.inputs, dict) and "attention_mask" in examples.inputs
-    return Labelled(examples.inputs, examples.labels, augment=augment, run=_run_sentences if is_text else call)
+    return Labelled(examples.inputs, examples.labels, augment=augment, run=_run_sentences if is_text else outputs_of)
 
 
 def _run_sentences(network: nn.Module, inputs: Inputs) -> Tensor:

@@ -17,6 +17,7 @@ from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.experiments.losses import labelled, loss_on
 from quietnn.experiments.receiver import SEARCHES, Outcome, Receiver, Search
+from quietnn.noise import noise_by_group
 from quietnn.targets import with_weights
 from quietnn.tuning.gradient import tune_by_gradient
 from quietnn.tuning.layerwise import start_from
@@ -108,19 +109,21 @@ def _re_estimated(receiver: Receiver) -> Outcome:
 
 def _mmse_pb_gradient(receiver: Receiver) -> Outcome:
     """Layerwise temperatures by gradient, from the whole-model optimum."""
-    whole = receiver.whole_search
+    whole, layers = receiver.whole_search, receiver.layers
+    noise = noise_by_group(receiver.noise, layers.weights, layers.groups)
+    even = Reception.of(layers.weights, noise, groups="layerwise")
     tuned = tune_by_gradient(
         receiver.model,
         loss_on(receiver.tuning, receiver.augment),
         len(receiver.tuning),
-        noise_variance=receiver.noise_variance,
-        start=start_from(whole.temperatures, receiver.scale, receiver.layers),
+        noise_variance=noise,
+        start=start_from(whole.temperatures, receiver.scale, even),
         seed=receiver.seed,
     )
     # The steps are those of the centred form, whatever form the searches were asked for.
     model = denoise(
         receiver.model,
-        noise_variance=receiver.noise_variance,
+        noise_variance=noise,
         groups="layerwise",
         temperatures=tuned.temperatures,
     )
@@ -158,6 +161,7 @@ def _auto(receiver: Receiver) -> Outcome:
         math.ceil(result.num_passes),
         chosen=result.chosen,
         expected_accuracy=result.expected_accuracy,
+        accuracy_at_least=result.accuracy_at_least,
     )
 
 

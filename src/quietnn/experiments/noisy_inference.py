@@ -3,9 +3,13 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 import quietnn
 from quietnn import records
@@ -23,13 +27,14 @@ from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
 from quietnn.tuning.result import Criterion
+from quietnn.tuning.score import Score
 from quietnn.units import db_to_ratio, ratio_to_db
 from quietnn.weights import WeightStatistics
 
 CLEAN = "clean"
 """The name under which the network without noise is recorded, at +inf dB."""
 
-TOLD = ("failed", "chosen", "expected_accuracy")
+TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
 """What an outcome may say of itself; it is recorded where it does."""
 
 EXTENDABLE = ("name", "wnr_db", "levels", "methods", "num_draws")
@@ -184,6 +189,7 @@ class Worker:
         self._model = self._task.load_model()
         self._test = self._task.test_examples(config.num_test_examples)
         self._references: dict[tuple[float, int], Receiver] = {}
+        self._scored: tuple[dict[str, Tensor], Score] | None = None
 
     def run(self, unit: Unit) -> Iterator[Record]:
         """The records of a unit, each as soon as it is there."""
@@ -246,9 +252,16 @@ class Worker:
             where["rate"] = medium.rate(weights)
         return where
 
+    def _score(self, model: nn.Module) -> Score:
+        """The score on the test examples; a network that equals the last one bit for bit is not run again."""
+        state = model.state_dict()
+        if self._scored is None or not _equal(state, self._scored[0]):
+            self._scored = deepcopy(state), self._task.evaluate(model, self._test)
+        return self._scored[1]
+
     def _record(self, unit: Unit, method: str, outcome: Outcome, receiver: Receiver | None, started: float) -> Record:
         config = self._config
-        score = self._task.evaluate(outcome.model, self._test)
+        score = self._score(outcome.model)
         assumed = 0.0 if receiver is None else receiver.noise_variance
         return {
             "experiment": "noisy_inference",
@@ -271,6 +284,10 @@ class Worker:
             "config": config.digest,
             "version": quietnn.__version__,
         }
+
+
+def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, second[name]) for name, tensor in first.items())
 
 
 def _attempt(method: str, receiver: Receiver) -> Outcome:

@@ -62,6 +62,7 @@ class Outcome:
         failed: why the method gave up, where it did; the network is then the one that was received.
         chosen: what a method that chooses among others chose.
         expected_accuracy: what the method itself expects, where it says so.
+        accuracy_at_least: its lower limit of that.
     """
 
     model: nn.Module
@@ -70,6 +71,7 @@ class Outcome:
     failed: str | None = None
     chosen: str | None = None
     expected_accuracy: float | None = None
+    accuracy_at_least: float | None = None
 
 
 class Receiver:

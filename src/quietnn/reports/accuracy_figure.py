@@ -1,12 +1,12 @@
 """Accuracy against WNR: mean curves with bands of one standard deviation, and the decibels gained, drawn as such."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from quietnn.reports.curves import Curve
+from quietnn.reports.curves import Curve, FloatArray
 from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure, settle, sized
 from quietnn.reports.gains import Gain, crossing, percent
 from quietnn.reports.methods import is_oracle, style_of
@@ -14,6 +14,8 @@ from quietnn.reports.methods import is_oracle, style_of
 _VARIANT_LINES = ("-", "--", "-.", ":")
 _MOST_INSIDE = 8
 _MOST_TICKS = 12
+_CLOSEST_TICKS = 0.06
+"""Of the axis; closer numbers run into each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,8 @@ class Panel:
         clean: the accuracy without noise, if known.
         reference: the curve that the gain is measured from, if there is one.
         gain: what the best method gains over it, if its curve crosses the level.
+        axis: the name of the horizontal axis.
+        ticks: what a medium was set to, by the WNR it amounts to; written under that WNR.
     """
 
     title: str
@@ -35,6 +39,8 @@ class Panel:
     clean: float | None = None
     reference: Curve | None = None
     gain: Gain | None = None
+    axis: str = "WNR (dB)"
+    ticks: Mapping[float, str] = field(default_factory=dict)
 
 
 def accuracy_figure(panels: Sequence[Panel], *, style: Style = "screen") -> Figure:
@@ -65,7 +71,7 @@ def _draw_panel(axes: Any, panel: Panel, *, legend: str) -> None:
             100 * panel.clean, color="#777777", linewidth=1, zorder=1, label=f"no noise, {100 * panel.clean:.1f} %"
         )
     axes.axhline(100 * panel.level, color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
-    axes.set(xlabel="WNR (dB)", ylabel="test accuracy (%)", title=mathtext(panel.title))
+    axes.set(xlabel=panel.axis, ylabel="test accuracy (%)", title=mathtext(panel.title))
     _set_limits(axes, panel)
     _draw_gain(axes, panel)
     outside = len(panel.curves) > _MOST_INSIDE
@@ -101,9 +107,23 @@ def _set_limits(axes: Any, panel: Panel) -> None:
     margin = 0.03 * max(float(np.ptp(wnrs)), 1.0)
     axes.set_xlim(float(wnrs.min()) - margin, float(wnrs.max()) + margin)
     axes.set_ylim(0, 103)
-    measured = np.unique(wnrs)
+    measured = _apart(np.unique(wnrs))
     if len(measured) <= _MOST_TICKS:
-        axes.set_xticks(measured, [f"{wnr:g}".replace("-", "−") for wnr in measured])
+        axes.set_xticks(measured, [_tick(float(wnr), panel.ticks) for wnr in measured])
+
+
+def _apart(wnrs: FloatArray) -> FloatArray:
+    """Of ascending WNRs those whose names would not touch."""
+    kept: list[float] = []
+    for wnr in wnrs:
+        if not kept or wnr - kept[-1] >= _CLOSEST_TICKS * float(np.ptp(wnrs)):
+            kept.append(float(wnr))
+    return np.asarray(kept)
+
+
+def _tick(wnr_db: float, ticks: Mapping[float, str]) -> str:
+    under = f"\n{ticks[wnr_db]}" if wnr_db in ticks else ""
+    return f"{wnr_db:g}".replace("-", "−") + under
 
 
 def _draw_gain(axes: Any, panel: Panel) -> None:

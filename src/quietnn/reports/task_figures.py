@@ -1,10 +1,13 @@
 """Every figure that the records of one task allow, by the name of its file."""
 
+from dataclasses import replace
+
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.analysis import TaskAnalysis
 from quietnn.reports.figures import Figure, Style
 from quietnn.reports.gains import crossing
 from quietnn.reports.layers_figure import layer_records, layers_figure
+from quietnn.reports.media import level_ticks, over_media, wnr_axis
 from quietnn.reports.surface_figure import surface_figure, surface_records
 
 
@@ -23,11 +26,19 @@ def task_figures(task: TaskAnalysis, *, style: Style = "screen") -> dict[str, Fi
 
 
 def accuracy_panel(task: TaskAnalysis) -> Panel:
-    """The task's curves with the largest gain marked."""
+    """The task's curves with the largest gain marked, under the name of the medium."""
     clean = task.clean[0] if task.clean else None
+    panel = Panel(
+        over_media(task.task, task.records),
+        task.curves,
+        task.level,
+        clean,
+        axis=wnr_axis(task.records),
+        ticks=level_ticks(task.records),
+    )
     if task.best is None:
-        return Panel(task.task, task.curves, task.level, clean)
-    return Panel(task.task, task.curves, task.level, clean, task.references[task.best], task.gains[task.best])
+        return panel
+    return replace(panel, reference=task.references[task.best], gain=task.gains[task.best])
 
 
 def _steepest(task: TaskAnalysis) -> float | None:

@@ -54,9 +54,9 @@ function accuracyFigure(task, id, state, show) {
   const xs = series.flatMap((one) => one.x);
   const clean = task.clean ? [{ y: task.clean[0], label: `no noise: ${percent(task.clean[0], 1)}` }] : [];
   const chart = {
-    id: `${id}-accuracy`, title: `${task.title}: test accuracy against WNR`, xLabel: "weight-to-noise ratio, WNR (dB)",
-    yLabel: "test accuracy (%)", series, xTicks: xs, xDomain: widened(extent(xs), 0.02), yDomain: [0, 1.02],
-    asPercent: true, lines: clean,
+    id: `${id}-accuracy`, title: `${task.title}: test accuracy against WNR`,
+    xLabel: `weight-to-noise ratio, ${task.axis}`, yLabel: "test accuracy (%)", series,
+    xTicks: xs, xDomain: widened(extent(xs), 0.02), yDomain: [0, 1.02], asPercent: true, lines: clean,
     overlay: (svg, x, y, shown) => drawGain(svg, x, y, shown, gainNow(series, of, state.level), state.level),
     xName: (wnr) => `WNR ${plain(wnr)} dB`,
     counted: "draw",
