@@ -228,3 +228,15 @@ def test_an_index_that_forgets_a_tensor(sharded: Path, refused: Run) -> None:
     del fields["weight_map"]["mask"]
     index.write_text(json.dumps(fields))
     assert "puts 'mask' into no shard" in refused(sharded)
+
+
+def test_an_index_that_never_ends(sharded: Path, refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from quietnn.checkpoints import folder
+
+    index = sharded / "model.safetensors.index.json"
+    monkeypatch.setattr(folder, "_MAX_INDEX_BYTES", 10)
+    assert "more than 10 bytes" in refused(sharded)
+    for make in (lambda: os.mkfifo(index), lambda: index.symlink_to("/dev/zero")):
+        index.unlink()
+        make()
+        assert "not a regular file" in refused(sharded)

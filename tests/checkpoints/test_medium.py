@@ -8,17 +8,25 @@ import torch
 from click.testing import Result
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from typer.testing import CliRunner
 
 import quietnn
-from quietnn.channels.named import medium_named
+from quietnn.channels.base import Observation
+from quietnn.channels.named import effective_wnr_db, medium_named
+from quietnn.channels.quantisation import Quantisation
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
+from quietnn.checkpoints.medium import transmit_checkpoint_through
 from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.checkpoints.workers import Streaming
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
+from quietnn.weights import Weights
 
 SENT = {"verb": "transmit", "tensors": ["conv.bias"]}
+TOLD = {**SENT, "noise_variance_by_tensor": {"conv.bias": 0.1}, "gain_by_tensor": {"conv.bias": 0.5}}
 
 
 @pytest.fixture
@@ -37,7 +45,16 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "channel", ["quantise:num_bits=3", "pcm:seconds=3600", "fading:wnr_db=15,block=64", "digital:wnr_db=9"]
+    "channel",
+    [
+        "quantise:num_bits=3",
+        "quantise:num_bits=3,per_channel=true,dither=true",
+        "truncate:num_bits=1",
+        "pcm:seconds=3600",
+        "reram:seconds=86400",
+        "fading:wnr_db=15,block=64",
+        "digital:wnr_db=9",
+    ],
 )
 def test_a_file_holds_what_memory_would(channel: str, checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "noisy.safetensors"
@@ -51,14 +68,15 @@ def test_a_file_holds_what_memory_would(channel: str, checkpoint: Path, tmp_path
         text = json.dumps(file.metadata())
     assert channel in text
     assert "gain_by_tensor" in text
+    assert "offset_by_tensor" in text
 
 
 @pytest.mark.parametrize("groups", ["whole", "layerwise"])
-@pytest.mark.parametrize("channel", ["quantise:num_bits=3", "pcm:seconds=3600,compensate=false"])
+@pytest.mark.parametrize("channel", ["quantise:num_bits=3", "pcm:seconds=3600,compensate=false", "digital:wnr_db=6"])
 def test_a_receiver_may_use_the_noise_that_was_recorded(
     channel: str, groups: str, checkpoint: Path, tmp_path: Path
 ) -> None:
-    """As in memory: the gain undone, each tensor with its own noise."""
+    """As in memory: gain and offset undone, each tensor with its own noise."""
     noisy, out = tmp_path / "noisy.safetensors", tmp_path / "better.safetensors"
     run = CliRunner().invoke(app, ["transmit", str(checkpoint), str(noisy), "--channel", channel, "--seed", "3"])
     assert run.exit_code == 0, run.output
@@ -75,6 +93,18 @@ def test_a_receiver_may_use_the_noise_that_was_recorded(
         for state in (written, at_one.received)
     ]
     assert errors[0] < errors[1]
+
+
+def test_a_record_without_offsets_is_one_of_offset_zero(checkpoint: Path, tmp_path: Path) -> None:
+    sent = load_file(checkpoint)
+    written = []
+    for told in ({}, {"offset_by_tensor": {"conv.bias": 0.0}}, {"offset_by_tensor": {"conv.bias": 0.25}}):
+        noisy, out = tmp_path / "noisy.safetensors", tmp_path / "better.safetensors"
+        save_file(sent, noisy, metadata={"quietnn": json.dumps([{**TOLD, **told}])})
+        denoise_checkpoint(noisy, out, recorded=True, overwrite=True)
+        written.append(load_file(out)["conv.bias"])
+    assert torch.equal(written[0], written[1])
+    assert torch.allclose(written[2], written[0] - 0.5, atol=1e-5)
 
 
 def test_the_gaussian_channels_record_serves_too(checkpoint: Path, tmp_path: Path) -> None:
@@ -152,6 +182,8 @@ def test_the_history_tells_what_was_done(checkpoint: Path, tmp_path: Path) -> No
         ([{**SENT, "noise_variance": 10**400}], "as noise variance, which is no number"),
         ([{**SENT, "noise_variance_by_tensor": {}}], "records no noise variance of 'conv.bias'"),
         ([{**SENT, "noise_variance_by_tensor": 3}], "records no noise variance by tensor"),
+        ([{**TOLD, "offset_by_tensor": {}}], "records no offset of 'conv.bias'"),
+        ([{**TOLD, "offset_by_tensor": {"conv.bias": "some"}}], "'some' as offset of conv.bias, which is no number"),
     ],
     ids=str,
 )
@@ -171,3 +203,39 @@ def test_one_kind_of_noise_at_a_time(checkpoint: Path, tmp_path: Path) -> None:
     assert run.exit_code != 0
     assert "exactly one" in str(run.exception)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("channel", ["quantise:num_bits=3", "pcm:seconds=3600", "fading:wnr_db=15,block=64"])
+def test_threads_and_chunks_do_not_matter(channel: str, tmp_path: Path) -> None:
+    """Also for media that send each tensor by itself, twice: once for what is recorded, once for what is written."""
+    generator = torch.Generator().manual_seed(0)
+    source = tmp_path / "in.safetensors"
+    save_file({f"{index}.weight": torch.randn(700, 300, generator=generator) for index in range(5)}, source)
+    found = []
+    for number, streaming in enumerate([Streaming(num_threads=1), Streaming(num_threads=5, chunk=65_536)]):
+        out = tmp_path / f"{number}.safetensors"
+        wnr_db = transmit_checkpoint_through(
+            source, out, medium=medium_named(channel), description=channel, seed=3, streaming=streaming
+        )
+        found.append((wnr_db, out.read_bytes()))
+    assert found[0] == found[1]
+    observation = quietnn.transmit(load_file(source), channel=medium_named(channel), seed=3)
+    expected = effective_wnr_db(load_file(source), observation.noise_variance)
+    assert found[0][0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_quantisers_hold_a_few_tensors_at_a_time(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    quantise = Quantisation.transmit
+
+    def count(self: Quantisation, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        sent.append(len(weights))
+        return quantise(self, weights, seed=seed)
+
+    monkeypatch.setattr(Quantisation, "transmit", count)
+    transmit_checkpoint_through(
+        checkpoint, tmp_path / "out.safetensors", medium=Quantisation(3), description="quantise:num_bits=3", seed=0
+    )
+    assert sent == [1] * 6  # three noisy tensors, each once for the record and once for the file

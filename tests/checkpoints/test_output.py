@@ -7,6 +7,7 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,8 +19,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from quietnn.channels.awgn import AWGN
 from quietnn.checkpoints.atomic import replacing_file, replacing_folder
 from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
 
@@ -396,3 +399,111 @@ def test_numbers_below_one() -> None:
     for options in ({"num_threads": 0}, {"chunk": 0}):
         with pytest.raises(InvalidConfig, match="at least 1"):
             Streaming(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["file", "sharded"])
+@pytest.mark.parametrize("system_call", [True, False])
+def test_what_appears_meanwhile_is_not_destroyed_unasked(
+    tmp_path: Path, kind: str, system_call: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place was free when the run began; whatever is there when it ends belongs to somebody else."""
+    from quietnn.checkpoints import atomic
+
+    if not system_call:
+        monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *arguments, **options: None)
+    source: Path = request.getfixturevalue(kind)
+    out = tmp_path / ("out" if source.is_dir() else "out.safetensors")
+    thesis = out / "thesis.txt" if source.is_dir() else out
+
+    def appear(num_bytes: int) -> None:
+        thesis.parent.mkdir(exist_ok=True)
+        thesis.write_text("precious")
+
+    with pytest.raises(QuietnnError, match="appeared in the meantime"):
+        denoise_checkpoint(source, out, noise_variance=0.01, streaming=Streaming(on_progress=appear))
+    assert thesis.read_text() == "precious"
+    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")]
+    denoise_checkpoint(source, tmp_path / f"free{out.suffix}", noise_variance=0.01)
+
+
+@pytest.mark.parametrize("kind", ["file", "sharded"])
+def test_every_file_and_folder_is_made_durable(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the output gets its name, all that is in it is on the disk; afterwards the name is, too."""
+    source: Path = request.getfixturevalue(kind)
+    out = tmp_path / ("out" if source.is_dir() else "out.safetensors")
+    synced: list[Path] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    denoise_checkpoint(source, out, noise_variance=0.01)
+    partial = tmp_path / f".{out.name}.{os.getpid()}.part"
+    expected = {partial / path.name for path in source.iterdir()} if source.is_dir() else set()
+    assert {partial, *expected, tmp_path} <= set(synced)
+    assert synced[-1] == tmp_path
+
+
+def peak_of_denoising(source: Path, out: Path) -> None:
+    """Denoise, and leave with a code that says whether memory stayed small: the file alone would take 400 MB."""
+    denoise_checkpoint(source.parent / "small.safetensors", out, noise_variance=0.01, overwrite=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    denoise_checkpoint(source, out, noise_variance=0.01, overwrite=True)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    sys.exit(0 if grown < 150_000 else min(grown // 10_000, 255))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    big = {f"layers.{index}.weight": torch.randn(2048, 2048).half() for index in range(48)}
+    save_file(big, tmp_path / "big.safetensors")
+    save_file({"layers.0.weight": torch.randn(64, 64)}, tmp_path / "small.safetensors")
+    process = SERVER.Process(
+        target=peak_of_denoising, args=(tmp_path / "big.safetensors", tmp_path / "out.safetensors")
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_stop_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    source = tmp_path / "in.safetensors"
+    save_file({f"layers.{index}.weight": torch.randn(1024, 1024) for index in range(24)}, source)
+    command = [sys.executable, "-m", "quietnn.cli.main", "transmit", str(source), str(tmp_path / "out.safetensors")]
+    process = subprocess.Popen(
+        [*command, "--wnr-db", "3", "--seed", "1", "--threads", "1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # tests under nohup would hand on a deaf ear
+    )
+    while process.poll() is None and not list(tmp_path.glob(".out*.part")):
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait() == 128 + number
+    assert [path.name for path in tmp_path.iterdir()] == ["in.safetensors"]
+
+
+def test_threads_that_cannot_be_had(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python and torch tell of starvation in their own ways; the user is told what to do."""
+    from quietnn.checkpoints import workers
+
+    def starved(num_bytes: int) -> Tensor:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    monkeypatch.setattr(workers, "whole_pages", starved)
+    with pytest.raises(QuietnnError, match="fewer with --threads"):
+        denoise_checkpoint(file, tmp_path / "out.safetensors", noise_variance=0.01)
+    with pytest.raises(InvalidConfig, match="more than 256"):
+        Streaming(num_threads=100_000)
+
+
+def test_shards_of_two_copies(sharded: Path, tmp_path: Path) -> None:
+    """A shard that met another noise than the first one is from another copy of the model."""
+    noisy = tmp_path / "noisy"
+    transmit_checkpoint(sharded, noisy, channel=AWGN(wnr_db=10.0), seed=1)
+    last = max(noisy.glob("*.safetensors"))
+    last.write_bytes((sharded / last.name).read_bytes())
+    with pytest.raises(InvalidWeights, match="from one copy"):
+        denoise_checkpoint(noisy, tmp_path / "out", recorded=True)

@@ -141,3 +141,29 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
         denoise_checkpoint(tmp_path / "in.pt", tmp_path / name, noise_variance=0.01)
     assert (tmp_path / "one.pt").read_bytes() == (tmp_path / "two.pt").read_bytes()
     assert open_checkpoint(tmp_path / "one.pt").files == (tmp_path / "one.pt",)
+
+
+def test_different_views_of_the_same_numbers_are_refused(tmp_path: Path) -> None:
+    """A matrix and its transpose would each get a noise of their own."""
+    matrix = torch.randn(20, 10)
+    for other in (matrix.t(), matrix[3:], matrix.view(-1)):
+        torch.save({"a.weight": matrix, "b.weight": other}, tmp_path / "in.pt")
+        with pytest.raises(InvalidWeights, match="views of the same numbers"):
+            denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01)
+    for number, parts in enumerate([(matrix[:10], matrix[10:]), (matrix[:, :5], matrix[:, 5:])]):
+        torch.save({"a.weight": parts[0], "b.weight": parts[1]}, tmp_path / "in.pt")
+        denoise_checkpoint(tmp_path / "in.pt", tmp_path / f"{number}.pt", noise_variance=0.01)
+
+
+def test_tensors_that_are_more_than_they_seem(tmp_path: Path) -> None:
+    """Four bytes that stand for four terabytes, tensors without a shape; a negated view is what it shows."""
+    for value, message in (
+        (torch.zeros(1).expand(10**6, 10**6), "repeats 4 bytes"),
+        (torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged), "nested"),
+    ):
+        torch.save({"a.weight": value, "b.weight": torch.ones(2, 2)}, tmp_path / "in.pt")
+        with pytest.raises(InvalidWeights, match=message):
+            denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01, exclude=["a.*"])
+    torch.save({"a.weight": torch._neg_view(torch.ones(3, 3))}, tmp_path / "in.pt")
+    denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.0)
+    assert torch.load(tmp_path / "out.pt")["a.weight"].tolist() == [[-1.0] * 3] * 3

@@ -13,7 +13,7 @@ from quietnn.errors import InvalidConfig, MissingData, QuietnnError
 from quietnn.files import sync
 
 _AT_FDCWD = -100
-_EXCHANGE = 2
+_NO_REPLACE, _EXCHANGE = 1, 2
 _MODEL_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 
 
@@ -82,29 +82,36 @@ def _check_replaceable(out: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def replacing_file(out: Path, *, like: Path | None = None) -> Iterator[Path]:
+def replacing_file(out: Path, *, overwrite: bool = True, like: Path | None = None) -> Iterator[Path]:
     """A path to write to that takes the place of `out` at the end of the block, or vanishes.
 
-    Others may read and write it as they may another file, if one is given.
+    Where it may not `overwrite`, a file that has appeared there meanwhile stays, and this one vanishes. Others may
+    read and write it as they may another file, if one is given.
     """
     with _beside(out, folder=False, like=like) as partial:
         yield partial
         sync(partial)
-        partial.replace(out)
+        if overwrite:
+            partial.replace(out)
+        else:
+            _move_to_free_place(partial, out)
         sync(out.absolute().parent)
 
 
 @contextmanager
-def replacing_folder(out: Path, *, like: Path | None = None) -> Iterator[Path]:
-    """A folder to fill that takes the place of `out` at the end of the block; the old one is then removed."""
+def replacing_folder(out: Path, *, overwrite: bool = True, like: Path | None = None) -> Iterator[Path]:
+    """A folder to fill that takes the place of `out` at the end of the block; the old one is then removed.
+
+    What has appeared there meanwhile stays, and the new folder vanishes, unless it may be replaced.
+    """
     with _beside(out, folder=True, like=like) as partial:
         yield partial
         for folder in {partial, *(path.parent for path in partial.rglob("*"))}:
             sync(folder)
-        if out.is_dir() and any(out.iterdir()):
+        if overwrite and out.is_dir() and any(out.iterdir()):
             _exchange(partial, out)
         else:
-            partial.rename(out)
+            partial.rename(out)  # refused by the system where a folder has something in it
         sync(out.absolute().parent)
 
 
@@ -125,8 +132,11 @@ def _beside(out: Path, *, folder: bool, like: Path | None) -> Iterator[Path]:
                 _remove(partial)
     except OSError as error:
         reason = error.strerror or str(error)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "make room or write elsewhere" if full else "check the folder and its permissions"
+        remedy = "check the folder and its permissions"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            remedy = "make room or write elsewhere"
+        elif error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            remedy = "it appeared in the meantime: choose another name, or replace it with --overwrite"
         raise QuietnnError(f"cannot write {out}: {reason}; nothing was left behind, {remedy}") from error
 
 
@@ -168,13 +178,30 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _move_to_free_place(new: Path, place: Path) -> None:
+    """Give a file its name in one step, unless something bears that name already: FileExistsError."""
+    number = _rename(new, place, _NO_REPLACE)
+    if number in (errno.ENOSYS, errno.EINVAL):  # neither every system nor every disk can; then a look has to do
+        number = errno.EEXIST if place.exists() or place.is_symlink() else 0
+        if not number:
+            new.rename(place)
+    if number:
+        raise OSError(number, os.strerror(number), str(place))
+
+
+def _rename(new: Path, old: Path, flags: int) -> int:
+    """Linux's `renameat2`; the number of its error, 0 for none."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return errno.ENOSYS
+    done = renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), flags) == 0
+    return 0 if done else ctypes.get_errno()
+
+
 def _exchange(new: Path, old: Path) -> None:
     """Swap two names in one step where the system can, else in two; `new` then names what was old."""
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if renameat2 is not None:
-        names = os.fsencode(new), os.fsencode(old)
-        if renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE) == 0:
-            return
+    if _rename(new, old, _EXCHANGE) == 0:
+        return
     aside = new.with_name(new.name.removesuffix(".part") + "0.part")
     old.rename(aside)
     new.rename(old)

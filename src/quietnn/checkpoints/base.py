@@ -50,15 +50,21 @@ class Checkpoint(Protocol):
         """Show every stretch of the named tensors to a function, from several threads."""
         ...
 
-    def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
+    def write(
+        self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming, *, overwrite: bool
+    ) -> None:
         """Write a copy with some tensors changed, whole or not at all."""
         ...
 
 
 def moments_of(
-    checkpoint: Checkpoint, names: Collection[str], streaming: Streaming, *, gain: Mapping[str, float] | None = None
+    checkpoint: Checkpoint,
+    names: Collection[str],
+    streaming: Streaming,
+    *,
+    first: Callable[[str, Tensor], Tensor] | None = None,
 ) -> dict[str, Moments]:
-    """The block moments of each named tensor, in one pass; those with a gain are divided by it first.
+    """The block moments of each named tensor, or of what `first` makes of it, in one pass.
 
     Raises:
         InvalidWeights: if a tensor holds NaN or infinity, with its name and how many.
@@ -68,10 +74,9 @@ def moments_of(
     bad: dict[str, int] = dict.fromkeys(names, 0)
 
     def look(name: str, values: Tensor, start: int) -> None:
-        if gain and name in gain:
-            values = values / gain[name]
-        first = start // BLOCK
-        counts, means, squares = (column[first : first - (-values.numel() // BLOCK)] for column in table[name])
+        values = first(name, values) if first else values
+        block = start // BLOCK
+        counts, means, squares = (column[block : block - (-values.numel() // BLOCK)] for column in table[name])
         block_moments(values, into=(counts, means, squares))
         if not math.isfinite(means.sum()):
             bad[name] += int((~torch.isfinite(values)).sum())

@@ -65,7 +65,7 @@ def denoise_checkpoint(
         out: where to write; of the same kind.
         noise_variance: `sigma_z^2`.
         wnr_db: the weight-to-noise ratio instead; then `sigma_z^2 = var(r) / (1 + eta)`.
-        recorded: take the noise, the gain and the noisy tensors that `quietnn transmit` recorded in the file instead.
+        recorded: take the noise, gain, offset and noisy tensors that `quietnn transmit` recorded in the file instead.
         method: `"ml"`, `"mmse"` (the default), `"mmse_p"` or `"mmse_pb"`.
         lambda_prime: for `mmse_p` and `mmse_pb`.
         beta: for `mmse_pb`.
@@ -87,14 +87,14 @@ def denoise_checkpoint(
     )
     chosen = _grouped(names, groups, pairs)
     noise = recorded_noise(checkpoint.history, names) if recorded else RecordedNoise(noise_variance or 0.0)
-    moments = moments_of(checkpoint, names, streaming, gain=noise.gain)
+    moments = moments_of(checkpoint, names, streaming, first=noise.undone)
     if wnr_db is not None:
         received = WeightStatistics.from_moments(list(moments.values()))
         noise = RecordedNoise(noise_variance_within(wnr_db, received.variance))
     reception = _reception(checkpoint, moments, chosen, noise.variance, form)
     denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
     changes = {
-        name: _change(name, denoisers[group], noise.gain.get(name, 1.0), largest_magnitude(moments[name]))
+        name: _change(name, denoisers[group], noise, largest_magnitude(moments[name]))
         for group, members in chosen.items()
         for name in members
     }
@@ -107,7 +107,7 @@ def denoise_checkpoint(
         "theta_rho": {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()},
         "tensors": selection.noisy,
     }
-    checkpoint.write(out, changes, step, streaming)
+    checkpoint.write(out, changes, step, streaming, overwrite=overwrite)
     return DenoisedCheckpoint(reception.noise_variance, reception.statistics, denoisers)
 
 
@@ -134,7 +134,7 @@ def _settled(
     if wnr_db is not None:
         db_to_ratio(wnr_db)
     if tuned is None:
-        return noise_variance, groups or "whole", None
+        return noise_variance, "whole" if groups is None else groups, None
     return noise_variance, tuned.groups, tuned.temperatures
 
 
@@ -171,11 +171,11 @@ def _reception(
     return Reception(shapes, mean_noise(noise, shapes), groups, statistics, form, noise, priors)
 
 
-def _change(name: str, denoiser: AffineDenoiser, gain: float, largest: float) -> Change:
+def _change(name: str, denoiser: AffineDenoiser, noise: RecordedNoise, largest: float) -> Change:
     own = denoiser.on(name)
 
     def change(values: Tensor, start: int) -> None:
-        own(values if gain == 1.0 else values.div_(gain), values)
+        own(noise.undone(name, values), values)
 
     reach = math.inf if own is not denoiser else abs(denoiser.theta) * largest + abs(denoiser.rho)
     return kept_finite(name, change, factor=denoiser.theta, reach=reach)

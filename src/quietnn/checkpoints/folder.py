@@ -12,6 +12,7 @@ from quietnn.errors import InvalidWeights, MissingData
 
 _SINGLE = "model.safetensors"
 _INDEX = ".safetensors.index.json"
+_MAX_INDEX_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,14 @@ def _sharded(index: Path) -> tuple[Shard, ...]:
 
 
 def _weight_map(index: Path) -> Mapping[str, str]:
+    if not index.is_file():  # a pipe would wait for ever
+        raise InvalidWeights(f"{index} is not a regular file; save the model again")
     try:
-        fields: Any = json.loads(index.read_text(encoding="utf-8"))
+        with index.open("rb") as file:
+            content = file.read(_MAX_INDEX_BYTES + 1)
+        if len(content) > _MAX_INDEX_BYTES:
+            raise ValueError(f"more than {_MAX_INDEX_BYTES:,} bytes")
+        fields: Any = json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidWeights(f"{index} is not a readable index ({error}); save the model again") from error
     weight_map = fields.get("weight_map") if isinstance(fields, dict) else None

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+from torch import Tensor
+
+from quietnn.channels.base import undone
 from quietnn.checkpoints.numbers import finite_number
 from quietnn.errors import InvalidConfig
 from quietnn.theory.family import check_variance
@@ -14,15 +17,23 @@ _REMEDY = "give --noise-variance or --wnr-db instead"
 
 @dataclass(frozen=True)
 class RecordedNoise:
-    """What the last transmission tells of itself: `r = gain (w + z)`.
+    """What the last transmission tells of itself: `r = gain (w + z) + offset`.
 
     Attributes:
         variance: `sigma_z^2`, one for the model or by tensor name.
         gain: what each tensor was multiplied by, where that is not one.
+        offset: what was added to each tensor, where that is not zero.
     """
 
     variance: float | Mapping[str, float]
     gain: Mapping[str, float] = field(default_factory=dict)
+    offset: Mapping[str, float] = field(default_factory=dict)
+
+    def undone(self, name: str, received: Tensor) -> Tensor:
+        """A stretch of a tensor at unit gain; itself where there is nothing to undo."""
+        if name not in self.gain and name not in self.offset:
+            return received
+        return undone(received, self.gain.get(name, 1.0), self.offset.get(name, 0.0))
 
 
 def recorded_names(history: Sequence[Any]) -> list[str]:
@@ -44,7 +55,7 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
     """The noise on the named tensors by the last entry of a file's history.
 
     >>> recorded_noise([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}], ["w"])
-    RecordedNoise(variance=0.1, gain={})
+    RecordedNoise(variance=0.1, gain={}, offset={})
 
     Raises:
         InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors,
@@ -65,7 +76,13 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
     wrong = [name for name, gain in gains.items() if not gain]
     if wrong:
         raise InvalidConfig(f"the file records that nothing came through of {wrong[0]!r}; leave it out with --exclude")
-    return RecordedNoise(variances, {name: gain for name, gain in gains.items() if gain != 1.0})
+    # Older files tell no offset.
+    offsets = _by_tensor(step["offset_by_tensor"], names, "offset") if "offset_by_tensor" in step else {}
+    return RecordedNoise(
+        variances,
+        {name: gain for name, gain in gains.items() if gain != 1.0},
+        {name: offset for name, offset in offsets.items() if offset},
+    )
 
 
 def check_new_noise(history: Sequence[Any], names: Sequence[str], seed: int) -> None:

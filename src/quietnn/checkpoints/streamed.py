@@ -50,7 +50,7 @@ class StreamedCheckpoint:
         """Every tensor, shard by shard."""
         return all_entries(self.shards)
 
-    @property
+    @cached_property
     def shapes(self) -> Mapping[str, Sequence[int]]:
         """The shape of every tensor."""
         return {name: entry.shape for name, entry in self.entries.items()}
@@ -62,8 +62,19 @@ class StreamedCheckpoint:
 
     @property
     def history(self) -> list[Any]:
-        """What the first shard's metadata tell."""
-        return history(self.shards[0].header.metadata)
+        """What the metadata tell, of the first shard as of all others.
+
+        Raises:
+            InvalidWeights: if shards tell different things: one of them is from another copy of the model.
+        """
+        told = [history(shard.header.metadata) for shard in self.shards]
+        for shard, own in zip(self.shards, told, strict=True):
+            if own != told[0]:
+                raise InvalidWeights(
+                    f"{shard.path.name} tells of {len(own)} steps that {self.shards[0].path.name} does not share; take "
+                    "all shards from one copy of the model"
+                )
+        return told[0]
 
     @cached_property
     def files(self) -> Sequence[Path]:
@@ -95,13 +106,15 @@ class StreamedCheckpoint:
         jobs = ((shard, piece) for shard in self.shards for piece in pieces_of(shard.header, chunk, wanted))
         run(jobs, work, streaming.readers, chunk)
 
-    def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
+    def write(
+        self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming, *, overwrite: bool
+    ) -> None:
         """Write a copy with some tensors changed: all shards, and a folder's other files as they are."""
         if not self.path.is_dir():
-            with replacing_file(out, like=self.path) as partial:
+            with replacing_file(out, overwrite=overwrite, like=self.path) as partial:
                 self._write_shards([partial], changes, step, streaming)
             return
-        with replacing_folder(out, like=self.path) as partial:
+        with replacing_folder(out, overwrite=overwrite, like=self.path) as partial:
             shards = {shard.path for shard in self.shards}
             _copy([file for file in self.files if file not in shards], self.path, partial)
             self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)

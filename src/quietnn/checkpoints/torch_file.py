@@ -24,6 +24,8 @@ from quietnn.targets import noisy_weights, split_ties, with_weights
 SUFFIXES = (".pt", ".pth")
 _RECORD = "quietnn.json"
 _MAX_RECORD_BYTES = 100_000_000
+_MAX_REPEATED_BYTES = 100_000_000
+"""A few bytes that a file lets stand for many, which is how small files fill a memory."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ class TorchCheckpoint:
             raise InvalidWeights(f"{path} holds a {type(content).__name__}, not a state dict; save model.state_dict()")
         checkpoint = cls(path, content, _find_state(path, content), _read_history(path))
         _check_names(path, checkpoint.state)
+        _check_kinds(path, checkpoint.state)
         return checkpoint
 
     @cached_property
     def state(self) -> dict[str, Tensor]:
         """The tensors of the state dict, by name."""
         state = self.content if self.key is None else self.content[self.key]
-        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        return {name: value.resolve_neg() for name, value in state.items() if isinstance(value, Tensor)}
 
     @property
     def shapes(self) -> Mapping[str, Sequence[int]]:
@@ -90,7 +93,9 @@ class TorchCheckpoint:
                 f"{name} and {other} are two names of one tensor, and only {name} counts as noisy; "
                 f"leave it out with --exclude '{name}', or name all noisy tensors with --noisy"
             )
-        return tuple(noisy_weights(self.state, noisy=names))
+        distinct = tuple(noisy_weights(self.state, noisy=names))
+        _check_apart(self.state, distinct)
+        return distinct
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show the named tensors to a function, one by one."""
@@ -100,7 +105,9 @@ class TorchCheckpoint:
             streaming.on_progress(state[name].nbytes)
 
     @torch.no_grad()
-    def write(self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming) -> None:
+    def write(
+        self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming, *, overwrite: bool
+    ) -> None:
         """Write a copy with some tensors changed; tied tensors stay tied."""
         state, changed = self.state, {}
         for name, change in changes.items():
@@ -111,7 +118,7 @@ class TorchCheckpoint:
         new = copy.copy(holder)
         new.update(with_weights(state, changed))
         content = new if self.key is None else {**self.content, self.key: new}
-        with replacing_file(out, like=self.path) as partial:
+        with replacing_file(out, overwrite=overwrite, like=self.path) as partial:
             with partial.open("wb") as file:  # by path, torch would write the name into the archive
                 torch.save(content, file)
             _write_history(partial, with_step({KEY: json.dumps(self.history)}, step)[KEY])
@@ -162,6 +169,59 @@ def _check_names(path: Path, names: Collection[str]) -> None:
             name.encode()
         except UnicodeEncodeError as error:
             raise InvalidWeights(f"{path} holds a tensor called {name!a}, which is no text; rename it") from error
+
+
+def _check_kinds(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that have no plain shape, and those that are larger than what the file holds of them."""
+    for name, tensor in state.items():
+        if tensor.is_nested:
+            raise InvalidWeights(f"{name} in {path} is a nested tensor; save its parts under names of their own")
+        if tensor.is_meta or tensor.layout is not torch.strided:
+            continue
+        stored = tensor.untyped_storage().nbytes()
+        if tensor.nbytes > max(stored, _MAX_REPEATED_BYTES):
+            raise InvalidWeights(
+                f"{name} in {path} repeats {stored:,} bytes up to {tensor.nbytes:,}; save it with .contiguous()"
+            )
+
+
+def _check_apart(state: Mapping[str, Tensor], noisy: Collection[str]) -> None:
+    """Refuse noisy tensors whose numbers are seen under another shape too, as those of a matrix and its transpose are.
+
+    Each would get a noise of its own. Two names of one tensor are one name here.
+    """
+    chosen = set(noisy)
+    views = [name for name in noisy_weights(state, noisy=tuple(state)) if _has_address(state[name])]
+    spans = sorted((state[name].data_ptr(), state[name].data_ptr() + _reach(state[name]), name) for name in views)
+    near: list[tuple[int, str]] = []
+    for start, end, name in spans:
+        near = [(until, other) for until, other in near if until > start]
+        for _, other in near:
+            if chosen & {name, other} and _overlap(state[name], state[other]):
+                raise InvalidWeights(
+                    f"{other} and {name} are views of the same numbers; save them with .clone(), or leave both out "
+                    f"with --exclude '{other}' --exclude '{name}'"
+                )
+        near.append((end, name))
+
+
+def _has_address(tensor: Tensor) -> bool:
+    return bool(tensor.numel()) and not tensor.is_meta and tensor.layout is torch.strided
+
+
+def _reach(tensor: Tensor) -> int:
+    """Bytes from a tensor's first value to the end of its last."""
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (steps + 1) * tensor.itemsize
+
+
+def _overlap(first: Tensor, second: Tensor) -> bool:
+    """Whether two views have a value in common; the left and the right half of a matrix have none."""
+    if first.dtype != second.dtype:
+        return True
+    seen = torch.zeros(first.untyped_storage().nbytes() // first.itemsize, dtype=torch.bool)
+    seen.as_strided(first.shape, first.stride(), first.storage_offset()).fill_(True)
+    return bool(seen.as_strided(second.shape, second.stride(), second.storage_offset()).any())
 
 
 def _read_history(path: Path) -> list[Any]:

@@ -67,7 +67,7 @@ def transmit_checkpoint(
         "tensors": selection.noisy,
     }
     changes = {name: _change(name, variance**0.5, seed, largest_magnitude(moments[name])) for name in names}
-    checkpoint.write(out, changes, step, streaming)
+    checkpoint.write(out, changes, step, streaming, overwrite=overwrite)
     return variance
 
 

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
 from quietnn.checkpoints.sink import PAGE
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, QuietnnError
 
 _MOST_THREADS = 24
+_THREAD_LIMIT = 256
 
 Job = TypeVar("Job")
 
@@ -43,6 +44,8 @@ class Streaming:
         for name, value in (("num_threads", self.num_threads), ("chunk", self.chunk)):
             if value is not None and value < 1:
                 raise InvalidConfig(f"{name} is {value}; it must be at least 1")
+        if self.num_threads is not None and self.num_threads > _THREAD_LIMIT:
+            raise InvalidConfig(f"num_threads is {self.num_threads}; more than {_THREAD_LIMIT} only cost memory")
 
     @property
     def readers(self) -> int:
@@ -93,7 +96,19 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], num_threads: i
             errors.append(error)
             _join(helpers)
     if errors:
-        raise errors[0]
+        raise _explained(errors[0], num_threads)
+
+
+def _explained(error: BaseException, num_threads: int) -> BaseException:
+    """The same error; one about memory or threads, which Python and torch tell in their own ways, with a remedy."""
+    starved = isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and ("start new thread" in str(error) or "allocate memory" in str(error))
+    )
+    if not starved:
+        return error
+    told = QuietnnError(f"{num_threads} threads need more memory than there is ({error}); take fewer with --threads")
+    told.__cause__ = error
+    return told
 
 
 def whole_pages(num_bytes: int) -> Tensor:

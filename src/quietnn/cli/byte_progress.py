@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from quietnn.checkpoints.workers import Streaming
+from quietnn.cli.stopping import stopping_cleanly
 
 
 @contextmanager
@@ -14,6 +15,7 @@ def byte_progress(title: str, *, threads: int | None) -> Iterator[Streaming]:
     """How to stream, with a count of the bytes of both passes."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with stopping_cleanly(), progress:
         bar = progress.add_task(title, total=None)
         yield Streaming(num_threads=threads, on_progress=lambda moved: progress.advance(bar, moved))

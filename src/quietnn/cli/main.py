@@ -6,7 +6,6 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from quietnn import __version__
 from quietnn.cli.analyze import analyze
@@ -19,6 +18,7 @@ from quietnn.cli.figures import figures
 from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.inspect import inspect
 from quietnn.cli.media import media
+from quietnn.cli.plain import plain_markup
 from quietnn.cli.report import report
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
@@ -77,7 +77,8 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    Console(stderr=True).print("[bold red]error:[/]", escape(message), highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False)
+    console.print("[bold red]error:[/]", plain_markup(message), highlight=False, soft_wrap=True)
     sys.exit(2)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from quietnn.cli.plain import plain
 from quietnn.reports.tables import Table
 
 _WRAPS = "note"
@@ -19,8 +20,8 @@ def print_table(table: Table, console: Console) -> None:
 
     Cells are text, never markup.
     """
-    console.print(Text(table.caption, style="bold"))
-    cells = [[cell.replace(" ± ", "±") for cell in row] for row in (table.header, *table.rows)]
+    console.print(Text(plain(table.caption), style="bold"))
+    cells = [[plain(cell.replace(" ± ", "±")) for cell in row] for row in (table.header, *table.rows)]
     for columns in _blocks(cells, console.width):
         console.print(_block(cells, columns))
 

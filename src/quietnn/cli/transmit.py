@@ -16,7 +16,9 @@ def transmit(
         str | None,
         typer.Option(help="Or another medium, such as quantise:num_bits=4, pcm:seconds=3600, fading:wnr_db=20."),
     ] = None,
-    power: Annotated[str, typer.Option(help="What --wnr-db is relative to: variance or second-moment.")] = "variance",
+    power: Annotated[
+        str | None, typer.Option(help="What --wnr-db is relative to: variance (default) or second-moment.")
+    ] = None,
     noisy: Annotated[list[str] | None, typer.Option(help="Pattern of noisy tensors, instead of the rule.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Pattern of tensors to leave alone.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
@@ -35,6 +37,8 @@ def transmit(
         raise InvalidConfig(
             f"--wnr-db is {wnr_db}, --noise-variance {noise_variance} and --channel {channel}; give exactly one"
         )
+    if channel is not None and power is not None:
+        raise InvalidConfig(f"--power {power} goes with --wnr-db; a channel has settings of its own")
     if channel is not None:
         medium = medium_named(channel)
         with byte_progress("transmit", threads=threads) as streaming:
@@ -56,7 +60,7 @@ def transmit(
         variance = transmit_checkpoint(
             source,
             out,
-            channel=AWGN(wnr_db=wnr_db, noise_variance=noise_variance, power=power),
+            channel=AWGN(wnr_db=wnr_db, noise_variance=noise_variance, power=power or "variance"),
             seed=seed,
             noisy=noisy or [],
             exclude=exclude or [],
