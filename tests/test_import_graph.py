@@ -12,6 +12,7 @@ PACKAGE = Path(quietnn.__file__).parent
 
 ORDER = (
     "errors",
+    "batches",
     "units",
     "files",
     "records",

@@ -15,7 +15,12 @@ class Makers(Generic[Maker]):
         self._made: dict[int, tuple[weakref.ref[Tensor], int, Maker]] = {}
 
     def remember(self, tensor: Tensor, maker: Maker) -> None:
-        """Note the maker of a tensor; the reference is weak, so that activations are not kept from being freed."""
+        """Note the maker of a tensor; the reference is weak, so that activations are not kept from being freed.
+
+        A tensor of inference mode is passed over: it does not count what is written into it.
+        """
+        if tensor.is_inference():
+            return
         key = id(tensor)
         reference = weakref.ref(tensor, lambda _: self._made.pop(key, None))
         self._made[key] = (reference, tensor._version, maker)

@@ -1,5 +1,6 @@
 """`auto` with nothing, with inputs and with labels."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 
@@ -11,6 +12,7 @@ import quietnn
 from quietnn.automatic import auto as module
 from quietnn.automatic.auto import auto
 from quietnn.automatic.candidates import CANDIDATES, Candidate, Made, Received, scale_is_undone
+from quietnn.automatic.choice import at_least
 from quietnn.automatic.labelled import Labelled
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
@@ -44,12 +46,30 @@ def test_every_candidate_is_tried_and_none_worse_than_ml_wins(repaired: tuple, m
     assert result.num_passes >= sum(one.num_passes for one in result.tried) > 0
 
 
-def test_the_expected_accuracy_comes_with_an_interval_and_a_table(repaired: tuple) -> None:
+def test_the_expected_accuracy_comes_with_a_lower_limit_and_a_table(repaired: tuple) -> None:
     _, result = repaired
-    low, high = result.interval
-    assert 0 <= low < result.expected_accuracy <= high <= 1
+    assert result.accuracy_at_least == at_least(result.expected_accuracy, 60)
     assert f"* {result.chosen}" in str(result)
-    assert "95 % interval" in str(result)
+    assert f"expected accuracy {result.accuracy_at_least:.1%} or more (97.5 % sure" in str(result)
+
+
+def test_the_expected_accuracy_is_not_the_winners_own(miniature: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two candidates is right on one half and wrong on the other: whoever wins was lucky."""
+    wrong = copy.deepcopy(miniature.model)
+    with torch.no_grad():
+        wrong[-1].weight.copy_(wrong[-1].weight.roll(1, 0))
+        wrong[-1].bias.copy_(wrong[-1].bias.roll(1, 0))
+
+    def lucky_on(half: int) -> Callable[[Received], Made]:
+        calls = iter([miniature.model, wrong] if half == 0 else [wrong, miniature.model])
+        return lambda received: Made(next(calls, miniature.model), 0.0)
+
+    few = (CANDIDATES[0], Candidate("first", lucky_on(0), 0), Candidate("second", lucky_on(1), 0))
+    monkeypatch.setattr(module, "CANDIDATES", few)
+    result = auto(wrong, noise_variance=0.01, inputs=miniature.inputs, labels=miniature.labels)
+    assert result.chosen in ("first", "second")
+    assert next(one.accuracy for one in result.tried if one.name == result.chosen) == pytest.approx(0.5, abs=0.1)
+    assert result.expected_accuracy < 0.2
 
 
 def test_the_network_given_stays_as_it_is(repaired: tuple, miniature: object) -> None:
@@ -159,6 +179,26 @@ def test_an_unknown_noise_power_is_estimated(miniature: object) -> None:
     result = auto(observation.received, noise_variance=None, inputs=miniature.inputs)
     assert result.chosen == "calibrated"
     assert "estimated, not told" in result.notes[0]
+    estimate = quietnn.noise_power_from_batch_norm(observation.received, miniature.inputs)
+    by_hand = quietnn.calibrate(observation.received, miniature.inputs, noise_variance=estimate.variance)
+    assert torch.equal(result.model[1].running_var, by_hand[1].running_var)
+    labelled = {"labels": miniature.labels, "max_passes": 30}
+    judged = auto(observation.received, noise_variance=None, inputs=miniature.inputs, **labelled)
+    told = auto(observation.received, noise_variance=estimate.variance, inputs=miniature.inputs, **labelled)
+    assert losses(judged) == losses(told)
+
+
+@pytest.mark.parametrize("has_labels", [False, True])
+def test_noise_too_weak_to_be_estimated_is_not_called_none(miniature: object, has_labels: bool) -> None:
+    inputs = 0.5 * miniature.inputs  # they vary less than the sender's, as if noise were below zero
+    labels = miniature.labels if has_labels else None
+    estimate = quietnn.noise_power_from_batch_norm(miniature.model, inputs)
+    assert estimate.variance == 0
+    result = auto(miniature.model, noise_variance=None, inputs=inputs, labels=labels)
+    assert result.chosen == "ml"
+    (note,) = result.notes
+    assert f"0 ± {estimate.standard_error:.2g}" in note
+    assert "too weak to be estimated" in note
 
 
 def test_a_loss_of_ones_own_has_no_accuracy(miniature: object) -> None:
@@ -172,7 +212,7 @@ def test_a_loss_of_ones_own_has_no_accuracy(miniature: object) -> None:
         loss=lambda outputs, wanted: (outputs - wanted).square().mean(1),
         max_passes=30,
     )
-    assert (result.expected_accuracy, result.interval) == (None, None)
+    assert (result.expected_accuracy, result.accuracy_at_least) == (None, None)
     assert losses(result)[result.chosen] <= losses(result)["ml"]
     assert math.isnan(result.tried[0].accuracy)
 
@@ -183,7 +223,10 @@ def test_a_loss_of_ones_own_has_no_accuracy(miniature: object) -> None:
         ({"labels": torch.zeros(60, dtype=torch.int64)}, "labels came without inputs"),
         ({"noise_variance": None}, "nothing to estimate it from"),
         ({"noise_variance": -1.0}, "noise_variance is -1.0"),
-        ({"inputs": torch.zeros(60, 8), "labels": torch.zeros(5, dtype=torch.int64)}, "60 inputs do not go with 5"),
+        (
+            {"inputs": torch.zeros(60, 8), "labels": torch.zeros(5, dtype=torch.int64)},
+            "60 inputs do not go with labels of shape \\(5,\\)",
+        ),
         ({"inputs": torch.zeros(4, 8), "labels": torch.zeros(4, dtype=torch.int64)}, "4 labelled examples are too few"),
         (
             {

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.denoisers.affine import MMSE, mmse
-from quietnn.denoisers.blended_norm import blend_statistics, scale_free
 from quietnn.denoisers.evidence import Scratch, Split, classification_loss, folds
 from quietnn.denoisers.finetuning import finetune
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import Reception
-from quietnn.denoisers.whitened import PosteriorSettings, Whitened, maximise, trust_radius
+from quietnn.denoisers.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.targets import noisy_weights
 from quietnn.weights import WeightStatistics
@@ -315,33 +314,6 @@ def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapsh
         finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=())
 
 
-@pytest.mark.parametrize("shape", [(200, 4), (50, 4, 6), (50, 4, 3, 3)])
-def test_blended_statistics_lie_between_the_stored_ones_and_the_batch(shape: tuple[int, ...]) -> None:
-    torch.manual_seed(0)
-    layer = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](4).eval()
-    network = nn.Sequential(layer)
-    blended = blend_statistics(network)["0"]
-    network(torch.randn(shape) * 3 + 5)
-    assert blended.statistics is not None
-    mean, variance = blended.statistics
-    assert torch.allclose(mean, torch.full((4,), 5.0), atol=0.5), "a large change is followed"
-    assert torch.allclose(variance, torch.full((4,), 9.0), rtol=0.3)
-    batch = torch.randn(shape)
-    out = network(batch)
-    mean, _ = blended.statistics
-    assert mean.abs().sum() <= batch.transpose(0, 1).flatten(1).mean(1).abs().sum(), "the sampling error is not"
-    assert out.shape == batch.shape
-
-
-def test_a_single_example_uses_the_stored_statistics() -> None:
-    layer = nn.BatchNorm1d(4).eval()
-    inputs = torch.randn(1, 4)
-    expected = layer(inputs)
-    network = nn.Sequential(copy.deepcopy(layer))
-    blend_statistics(network)
-    assert torch.equal(network(inputs), expected)
-
-
 def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
     observation = transmit(plain_net(), wnr_db=3.0, seed=0)
     loss, variance = classification_loss(*blobs()), observation.noise_variance
@@ -370,20 +342,6 @@ def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale(
         assert about_received.spread[name] == pytest.approx(expected)
 
 
-def test_a_shared_weight_is_free_only_if_every_use_of_it_is() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            return torch.as_tensor(self.inner(self.norm(self.inner(inputs))))
-
-    network = Twice().eval()
-    blend_statistics(network)
-    assert not scale_free(network, lambda: network(torch.rand(5, 4)))
-
-
 def test_noise_by_weight_moves_each_weight_within_its_own_spread() -> None:
     network = trained(nn.Linear(8, 3))
     noise = {name: torch.full_like(weight, 0.04) for name, weight in noisy_weights(network).items()}
@@ -407,3 +365,47 @@ def test_the_posterior_takes_noise_by_layer() -> None:
     one, by_layer = (posterior(received, loss, 60, noise_variance=variance) for variance in (0.05, noise))
     assert one.chosen == by_layer.chosen
     assert one.held_out_loss["posterior"] == pytest.approx(by_layer.held_out_loss["posterior"], rel=1e-3)
+
+
+def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    loss, noise = classification_loss(*blobs()), observation.noise_variance
+    used: list[Whitened] = []
+
+    def spy(scratch: Scratch, whitened: Whitened, *args: object, **options: object) -> Fit:
+        used.append(whitened)
+        return maximise(scratch, whitened, *args, **options)
+
+    monkeypatch.setattr("quietnn.denoisers.posterior.maximise", spy)
+    posterior(observation.received, loss, 60, noise_variance=noise, settings=PosteriorSettings(num_steps=2))
+    weights = noisy_weights(observation.received)
+    reception = Reception.of(weights, noise, groups="layerwise")
+    usual = Whitened.of(reception, weights).spread
+    free = Whitened.of(reception, weights, Scratch(observation.received, loss, 60, blended=True).scale_free()).spread
+    assert len(used) == 3
+    assert all(whitened.spread == free for whitened in used)
+    assert free["0.weight"] > 1.2 * usual["0.weight"]
+    assert free["3.weight"] == usual["3.weight"]
+
+
+def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 3)
+    ).eval()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.randn(64, 3, 1, 1).expand(64, 3, 3, 3))  # a structure that shows
+    observation = transmit(network, wnr_db=-6.0, seed=0)
+    images, labels = torch.rand(20, 3, 6, 6, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 3
+    finish, starts = Scratch.finish, []
+
+    def spy(scratch: Scratch, model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+        starts.append(weights)
+        return finish(scratch, model, weights)
+
+    monkeypatch.setattr(Scratch, "finish", spy)
+    noise, settings = observation.noise_variance, PosteriorSettings(num_steps=1)
+    posterior(observation.received, classification_loss(images, labels), 20, noise_variance=noise, settings=settings)
+    received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
+    assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
+    assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"

@@ -13,7 +13,13 @@ from quietnn.channels.awgn import AWGN
 from quietnn.denoisers.evidence import classification_loss
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import Reception
-from quietnn.denoisers.structured import KernelMap, believable_noise, kernel_map, structured_denoisers
+from quietnn.denoisers.structured import (
+    KernelMap,
+    _chi_square_over_degrees,
+    believable_noise,
+    kernel_map,
+    structured_denoisers,
+)
 from quietnn.errors import InvalidConfig
 from quietnn.targets import noisy_weights, with_weights
 
@@ -172,3 +178,56 @@ def test_the_posterior_looks_at_it_as_a_start() -> None:
 def test_a_compensator_past_its_ends_is_refused(lambda_prime: float) -> None:
     with pytest.raises(InvalidConfig, match=r"0 \(MMSE\) to 1 \(ML\)"):
         kernel_map(torch.ones(2, 2, 3, 3), 0.1, lambda_prime=lambda_prime)
+
+
+def tiny_tensors() -> nn.Sequential:
+    """A network with tensors of 1, 2 and 4 weights, all small beside their noise."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.PReLU(), nn.Conv2d(4, 2, 3), nn.BatchNorm2d(2), nn.PReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 1),
+    )  # fmt: skip
+    with torch.no_grad():
+        for tensor in noisy_weights(network).values():
+            tensor.mul_(1.0 if tensor.numel() > 4 else 1e-3)
+    return network
+
+
+def test_the_true_noise_is_believed_however_small_the_tensors_are() -> None:
+    network = tiny_tensors()
+    for seed in range(200):
+        received = transmit(network, channel=AWGN(wnr_db=-6.0), seed=seed)
+        told = received.noise_variance
+        assert believable_noise(noisy_weights(received.received), told) == told
+        by_tensor = dict.fromkeys(noisy_weights(network), told)
+        assert believable_noise(noisy_weights(received.received), by_tensor) == by_tensor
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_told_3_db_too_strong_is_lowered_by_the_tensors_that_are_nearly_all_noise(seed: int) -> None:
+    network = tiny_tensors()
+    network.append(nn.Linear(1, 400, bias=False))  # large enough to tell, and nearly empty
+    with torch.no_grad():
+        network[-1].weight.mul_(1e-3)
+    received = transmit(network, channel=AWGN(wnr_db=-6.0), seed=seed)
+    lowered = believable_noise(noisy_weights(received.received), 2 * received.noise_variance)
+    assert received.noise_variance <= lowered < 1.6 * received.noise_variance
+
+
+@pytest.mark.parametrize("tail", [1e-3, 1e-5])
+@pytest.mark.parametrize("degrees", [1, 3, 10, 100, 10_000])
+def test_the_quantile_of_chi_square_is_on_the_safe_side(degrees: int, tail: float) -> None:
+    half = torch.tensor(degrees / 2, dtype=torch.float64)
+    exact = torch.special.gammainc(half, half * _chi_square_over_degrees(degrees, tail))
+    assert float(exact) <= 1.001 * tail
+    if degrees >= 100:
+        assert float(exact) == pytest.approx(tail, rel=0.1)
+
+
+def test_a_tensor_without_entries_contradicts_nothing() -> None:
+    assert believable_noise({"none": torch.zeros(0), "some": torch.ones(100)}, 0.5) == 0.5
+
+
+def test_the_true_noise_is_believed_however_many_tensors_there_are() -> None:
+    weights = {str(index): tensor for index, tensor in enumerate(normal(20_000, 20))}
+    assert believable_noise(weights, 1.0) == 1.0

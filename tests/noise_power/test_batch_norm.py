@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights
-from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
+from quietnn.noise_power.batch_norm import LayerMismatch, _pool, noise_power_from_batch_norm
 from quietnn.tasks.digits import digits_task
 
 TASK = digits_task()
@@ -33,6 +33,20 @@ def test_one_layer_gives_an_unbiased_estimate_with_an_honest_error() -> None:
     assert abs(sum(relative) / 20 - 1) < 0.04
     assert sum(abs(one) < 2 for one in off) >= 17
     assert max(abs(one) for one in off) > 0.3, "the error is not just a very large number"
+
+
+def test_signal_that_noise_upstream_has_taken_is_not_missed() -> None:
+    """Two layers that are as the formula says: half of the share of noise in what a layer is given is signal lost."""
+    variance, clean, per_noise = 0.5, (2.0, 3.0), (4.0, 5.0)
+    first = clean[0] + variance * per_noise[0]
+    upstream = variance * per_noise[0] / first
+    second = (1 - upstream / 2) * clean[1] + variance * per_noise[1]
+    layers = [
+        LayerMismatch(index, clean[index], seen, per_noise[index], cross=0.0, square=0.01, sampling=0.001)
+        for index, seen in enumerate((first, second))
+    ]
+    estimate = _pool(layers, [(10, 20.0), (10, 20.0)])
+    assert estimate.variance == pytest.approx(variance, rel=1e-3)
 
 
 @pytest.mark.parametrize("wnr_db", [-2.0, 6.0])

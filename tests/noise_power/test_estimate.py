@@ -99,6 +99,23 @@ def test_pilots_that_do_not_fit(sent: dict[str, torch.Tensor], message: str) -> 
         noise_power_from_pilots(nn.Linear(2, 2), sent)
 
 
+@pytest.mark.parametrize("values", [[0.0, 0.0], (0.0,), None, "0"])
+def test_pilots_that_are_neither_tensor_nor_number(values: object) -> None:
+    with pytest.raises(InvalidConfig, match=f"what was sent as weight is a {type(values).__name__}; give a tensor"):
+        noise_power_from_pilots(nn.Linear(2, 2), {"weight": values})
+
+
+@pytest.mark.parametrize("name", ["1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"])
+@pytest.mark.parametrize("as_state", [False, True])
+def test_pilots_on_tensors_that_carry_no_noise(name: str, as_state: bool) -> None:
+    network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    received = network.state_dict() if as_state else network
+    with pytest.raises(InvalidConfig, match=f"{name} arrives without noise"):
+        noise_power_from_pilots(received, {name: 0.0})
+    assert noise_power_from_pilots(received, {"0.bias": 0.0}).variance > 0
+    assert noise_power_from_pilots(received, {"1.weight": 0.0}, noisy=["1.weight"]).variance == 1.0
+
+
 def test_pilots_of_a_network_without_a_name() -> None:
     with pytest.raises(InvalidConfig, match="say which"):
         noise_power_from_pilots(nn.Linear(2, 2), 0.0)

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from quietnn.channels.transmit import transmit
 from quietnn.denoisers.affine import ML, Temperatures
 from quietnn.denoisers.denoise import denoise
-from quietnn.denoisers.evidence import Scratch
+from quietnn.denoisers.evidence import Scratch, Split
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.tuning.gradient import GradientSettings, _Path, tune_by_gradient
+from quietnn.tuning.gradient import DEFAULT, GradientSettings, _Path, tune_by_gradient
 from quietnn.tuning.layerwise import scales
+from quietnn.weights import layerwise
 
 LONG = GradientSettings(num_steps=300, step_size=0.05, judge_every=50)
 
@@ -37,19 +39,24 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 12), nn.Tanh(), nn.Linear(12, 12), nn.Tanh(), nn.Linear(12, 4)).eval()
 
 
-def planted(thetas: Mapping[str, float], shifts: Mapping[str, float]) -> tuple[nn.Module, nn.Module, float]:
+BY_LAYER = {"0": 0.02, "2": 0.005, "4": 0.015}
+
+
+def planted(
+    thetas: Mapping[str, float], shifts: Mapping[str, float], noise_variance: NoiseVariance = 0.01
+) -> tuple[nn.Module, nn.Module, NoiseVariance]:
     """A received network, the teacher that the given multipliers and shifts make of it, and the noise variance."""
     received = network()
-    noise_variance = 0.01
     reception = Reception.of(noisy_weights(received), noise_variance, groups="layerwise")
     chosen = {g: scale.temperatures(thetas.get(g, 1.0), shifts.get(g, 0.0)) for g, scale in scales(reception).items()}
     teacher = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=chosen)
     return received, teacher, noise_variance
 
 
-def test_it_recovers_planted_multipliers_and_shifts() -> None:
+@pytest.mark.parametrize("noise", [0.01, BY_LAYER])
+def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> None:
     thetas, shifts = {"0": 1.3, "2": 0.9, "4": 1.15}, {"0": 0.1, "4": -0.2}
-    received, teacher, noise_variance = planted(thetas, shifts)
+    received, teacher, noise_variance = planted(thetas, shifts, noise)
     result = tune_by_gradient(received, Imitate(teacher), 64, noise_variance=noise_variance, settings=LONG)
     steps = scales(Reception.of(noisy_weights(received), noise_variance, groups="layerwise"))
     for group, scale in steps.items():
@@ -73,8 +80,9 @@ def test_the_multiplier_stops_at_mmse() -> None:
     assert result.temperatures["4"].lambda_prime == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
-    received, teacher, noise_variance = planted({"0": 1.2}, {"2": 0.2})
+@pytest.mark.parametrize("noise", [0.01, BY_LAYER])
+def test_the_gradient_is_that_of_the_loss(noise: NoiseVariance) -> None:
+    received, teacher, noise_variance = planted({"0": 1.2}, {"2": 0.2}, noise)
     received, teacher = received.double(), teacher.double()
     loss = Imitate(network(), 16)
     loss.inputs, loss.outputs = loss.inputs.double(), loss.outputs.double()
@@ -106,6 +114,25 @@ def test_the_result_is_the_best_held_out_point_and_not_worse_than_the_start(seed
         assert result.temperatures == dict.fromkeys(result.temperatures, ML)
     assert len(result.fit_loss) == 40
     assert result.num_passes == pytest.approx(40 * 3 * 0.8 + 11 * 0.2)
+
+
+def test_it_returns_the_best_held_out_point_and_not_the_last() -> None:
+    """The fit heads for a multiplier that the held-out examples find too large: they like a point on the way there."""
+    received, far, noise_variance = planted({"4": 1.8}, {})
+    near = planted({"4": 1.2}, {})[1]
+    split = Split.of(64, DEFAULT.held_out, seed=0)
+    to_fit, to_judge = Imitate(far), Imitate(near)
+
+    def torn(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
+        held_out = bool(torch.isin(positions, split.held_out).all())
+        return (to_judge if held_out else to_fit)(network, positions, generator)
+
+    result = tune_by_gradient(received, torn, 64, noise_variance=noise_variance)
+    best = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=result.temperatures)
+    assert 0 < result.best_step < 40
+    assert 2 * min(result.held_out_loss.values()) < result.held_out_loss[40]
+    with torch.no_grad():
+        assert float(torn(best, split.held_out, None)) == pytest.approx(min(result.held_out_loss.values()), rel=1e-4)
 
 
 def test_the_caller_keeps_weights_modes_and_flags(snapshot: Callable[[Mapping[str, Tensor]], dict[str, bytes]]) -> None:
@@ -175,3 +202,25 @@ def test_bad_starts_and_settings_are_refused() -> None:
         GradientSettings(num_steps=0)
     with pytest.raises(InvalidConfig, match="step_size"):
         GradientSettings(step_size=-1.0)
+
+
+def test_noise_that_differs_within_a_group_is_refused_until_it_is_evened_out() -> None:
+    received = network()
+    weights, settings = noisy_weights(received), GradientSettings(num_steps=2)
+    noise = {name: 0.01 if name.endswith("weight") else 0.02 for name in weights}
+    by_weight = {name: torch.rand(tensor.shape) * 0.01 for name, tensor in weights.items()}
+    for uneven in (noise, by_weight):
+        with pytest.raises(InvalidConfig, match="the noise differs within group '0'"):
+            tune_by_gradient(received, Imitate(network()), 64, noise_variance=uneven, settings=settings)
+        even = noise_by_group(uneven, weights, layerwise(weights))
+        assert tune_by_gradient(received, Imitate(network()), 64, noise_variance=even, settings=settings).num_passes > 0
+
+
+def test_a_layer_without_noise_stays_as_it_came() -> None:
+    received, teacher, _ = planted({"0": 1.3, "2": 1.2}, {})
+    noise = {"0": 0.01, "2": 0.0, "4": 0.01}
+    result = tune_by_gradient(received, Imitate(teacher), 64, noise_variance=noise)
+    assert result.temperatures["2"] == ML
+    assert result.temperatures["0"] != ML
+    nothing = tune_by_gradient(received, Imitate(teacher), 64, noise_variance=dict.fromkeys(noise, 0.0))
+    assert (set(nothing.temperatures.values()), nothing.num_passes) == ({ML}, 0)

@@ -71,6 +71,23 @@ def test_gradients_do_not_pass_through_it(network: nn.Sequential, images: Tensor
     assert network[0].weight.grad is not None
 
 
+def test_in_inference_mode_everything_is_computed(network: nn.Sequential, images: Tensor) -> None:
+    labels = network(images).argmax(dim=1)
+    observed = transmit(network, wnr_db=3.0, seed=0)
+
+    def score(model: nn.Module) -> Score:
+        logits = model(images)
+        return Score(float((logits.argmax(dim=1) == labels).double().mean()), float(logits.var()), len(labels))
+
+    def search(score: Callable[[nn.Module], Score]) -> object:
+        return tune(observed.received, score, noise_variance=observed.noise_variance, groups="layerwise").trials
+
+    expected = search(torch.no_grad()(score))
+    assert search(torch.inference_mode()(score)) == expected
+    with torch.inference_mode():
+        assert search(score) == expected
+
+
 def test_a_layerwise_search_finds_the_same_with_and_without(
     network: nn.Sequential, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,10 @@
 """Tuning a model with a score of one's own."""
 
+import copy
 from collections.abc import Callable, Mapping
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
@@ -95,3 +97,20 @@ def test_bad_input(
 def test_no_noisy_parameter_at_all(score: Callable[[nn.Module], Score]) -> None:
     with pytest.raises(InvalidWeights, match=r"no noisy parameter at all"):
         tune(nn.BatchNorm1d(3), score, noise_variance=1.0)
+
+
+def test_the_tensors_named_are_tuned_and_no_others(tiny_net: nn.Module) -> None:
+    network = copy.deepcopy(tiny_net)
+    with torch.no_grad():
+        network.bn.weight.copy_(torch.linspace(0, 1, 4))
+    names = ["conv.weight", "bn.weight"]  # one that the usual rule has, and one that it has not
+    seen: set[str] = set()
+
+    def changed(judged: nn.Module) -> Score:
+        now = dict(judged.named_parameters())
+        seen.update(name for name, tensor in network.named_parameters() if not torch.equal(tensor, now[name]))
+        return Score(0.5, 1.0, 10)
+
+    result = tune(network, changed, noise_variance=0.001, groups="layerwise", noisy=names)
+    assert seen == set(names)
+    assert list(result.temperatures) == ["conv", "bn"]

@@ -16,9 +16,10 @@ from quietnn.automatic.candidates import (
     has_stored_statistics,
     scale_is_undone,
 )
-from quietnn.automatic.choice import BASELINE, accuracy_of_choice, choose, wilson_interval
-from quietnn.automatic.labelled import Inputs, Labelled, Losses, Verdict, cross_entropy
+from quietnn.automatic.choice import BASELINE, accuracy_of_choice, at_least, choose
+from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
+from quietnn.batches import Inputs, check_finite, check_inputs
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.denoise import denoise
@@ -33,6 +34,10 @@ from quietnn.weights import NORMALISATION_TYPES
 MAX_PASSES = 450.0
 """Enough for every candidate and for making the winner once more."""
 
+_TOO_WEAK = (
+    "too weak to be estimated, so the weights are as they came; noise_power_from_pilots and "
+    "noise_power_from_receptions can tell weaker noise"
+)
 _NUM_FOLDS = 2
 _SMALLEST = 8
 
@@ -82,6 +87,9 @@ def auto(
     """
     if labels is not None and inputs is None:
         raise InvalidConfig("labels came without inputs; give the inputs that they belong to")
+    if inputs is not None:
+        check_inputs(inputs)
+        check_finite(inputs)
     notes: list[str] = []
     if noise_variance is None:
         if inputs is None:
@@ -91,7 +99,7 @@ def auto(
             )
         power = noise_power_from_batch_norm(model, inputs, normalisation=normalisation)
         noise_variance = power.variance
-        notes.append(f"{power}: estimated, not told")
+        notes.append(f"{power}: {'estimated, not told' if noise_variance else _TOO_WEAK}")
     if inputs is None or labels is None:
         return _without_labels(model, noise_variance, inputs, normalisation, tuple(notes))
     examples = Labelled(inputs, labels, loss, augment)
@@ -138,9 +146,9 @@ def auto_labelled(
         chosen=chosen,
         tried=tuple(trials.tried),
         expected_accuracy=accuracy if has_accuracy else None,
-        interval=wilson_interval(accuracy, len(examples)) if has_accuracy else None,
+        accuracy_at_least=at_least(accuracy, len(examples)) if has_accuracy else None,
         num_passes=trials.num_passes,
-        notes=(*notes, *_about(is_clean, chosen)),
+        notes=(*notes, *_about(is_clean, chosen, is_told=not notes)),
     )
 
 
@@ -221,7 +229,7 @@ def _without_labels(
         return AutoResult(network, chosen, tuple(map(Tried, names)), None, None, num_passes, (*notes, *more))
 
     if Reception.of(noisy_weights(model, normalisation=normalisation), noise_variance).noise_variance == 0:
-        return result(copy.deepcopy(model), BASELINE, 0.0, *_about(True, BASELINE))
+        return result(copy.deepcopy(model), BASELINE, 0.0, *_about(True, BASELINE, is_told=not notes))
     if inputs is not None and has_stored_statistics(model):
         name, repair = ("structured", calibrate_structured) if has_kernels(model) else ("calibrated", calibrate)
         try:
@@ -240,9 +248,9 @@ def _without_labels(
     return result(copy.deepcopy(model), BASELINE, 0.0, why)
 
 
-def _about(is_clean: bool, chosen: str) -> tuple[str, ...]:
+def _about(is_clean: bool, chosen: str, *, is_told: bool) -> tuple[str, ...]:
     if is_clean:
-        return ("there is no noise, so there is nothing to repair",)
+        return ("there is no noise, so there is nothing to repair",) if is_told else ()
     if chosen == BASELINE:
         return ("nothing was better than the weights as they came by more than chance allows",)
     return ()

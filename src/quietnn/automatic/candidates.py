@@ -1,5 +1,6 @@
 """What `auto` can do to a network, from the simplest to the most elaborate."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.structured import CONVOLUTIONS
-from quietnn.noise import NoiseVariance
+from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.targets import noisy_weights
 from quietnn.tuning.gradient import GradientSettings, tune_by_gradient
 from quietnn.tuning.layerwise import start_from
@@ -23,6 +24,7 @@ from quietnn.tuning.racing import race_coarse_to_fine
 from quietnn.tuning.result import TuningResult
 from quietnn.tuning.steps import Scale
 from quietnn.tuning.tune import Judge
+from quietnn.weights import layerwise
 
 Normalisation = tuple[type[nn.Module], ...]
 
@@ -71,6 +73,13 @@ class Received:
         weights = noisy_weights(self.model, normalisation=self.normalisation)
         return Reception.of(weights, self.noise, groups=groups)
 
+    @property
+    def even_layers(self) -> Reception:
+        """The noisy weights by layer, each with one noise variance."""
+        weights = noisy_weights(self.model, normalisation=self.normalisation)
+        noise = noise_by_group(self.noise, weights, layerwise(weights))
+        return Reception.of(weights, noise, groups="layerwise")
+
     def calibrated(self, model: nn.Module) -> nn.Module:
         """Noise-aware calibration of the weights as they came."""
         return calibrate(model, self.examples.inputs, noise_variance=self.noise, normalisation=self.normalisation)
@@ -118,7 +127,7 @@ def scale_is_undone(model: nn.Module) -> bool:
 
 
 def _ml(received: Received) -> Made:
-    return Made(received.model, 0.0)
+    return Made(copy.deepcopy(received.model), 0.0)
 
 
 def _mmse(groups: str) -> Callable[[Received], Made]:
@@ -164,8 +173,12 @@ def _mmse_pb(received: Received) -> Made:
 
 
 def _layerwise(received: Received) -> Made:
-    """Layerwise temperatures by gradient: from ML and then calibrated, or, without BatchNorm, from the best whole."""
-    layers = received.reception("layerwise")
+    """Layerwise temperatures by gradient: from ML and then calibrated, or, without BatchNorm, from the best whole.
+
+    Tuned and applied at one noise: where it differs within a layer, the layer's mean. Calibration is told the true one.
+    """
+    layers = received.even_layers
+    noise: NoiseVariance = layers.noise_variance if layers.noise is None else layers.noise
     follows = has_stored_statistics(received.model)
     start: GroupTemperatures = dict.fromkeys(layers.groups, ML)
     num_passes = 0.0
@@ -176,7 +189,7 @@ def _layerwise(received: Received) -> Made:
         received.model,
         received.examples.as_loss,
         len(received.examples),
-        noise_variance=layers.noise_variance,
+        noise_variance=noise,
         start=start,
         settings=GradientSettings(blended=follows),
         seed=received.seed,
@@ -184,7 +197,7 @@ def _layerwise(received: Received) -> Made:
     )
     model = denoise(
         received.model,
-        noise_variance=received.noise,
+        noise_variance=noise,
         groups="layerwise",
         temperatures=tuned.temperatures,
         normalisation=received.normalisation,

@@ -46,7 +46,8 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
 def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]) -> float:
     """The accuracy of networks chosen in this way: on each part by what the others say, never by the part itself.
 
-    The best of several looks better than it is on the examples that made it the best; this does not.
+    The best of several looks better than it is on the examples that made it the best; this does not. It is that of
+    networks made from part of the examples, and so a careful guess at that of one made from all.
     """
     num_right = 0.0
     for index, half in enumerate(halves):
@@ -55,17 +56,23 @@ def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]
     return num_right / sum(len(half) for half in halves)
 
 
-def wilson_interval(accuracy: float, num_examples: int) -> tuple[float, float]:
-    """95 % interval of a proportion (Wilson 1927), which stays within 0 and 1 and is honest near them.
+def at_least(accuracy: float, num_examples: int) -> float:
+    """The 97.5 % lower limit of a proportion: the lower end of Wilson's 95 % interval (1927).
 
-    >>> low, high = wilson_interval(1.0, 100)
-    >>> round(low, 3), high
-    (0.963, 1.0)
+    With `p` the share of `n` examples that is right and `z = 1.96`,
+
+        (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+
+    There is no upper limit beside it: the examples judge networks made from half of them, and how much more one made
+    from all of them can do is not told by these.
+
+    >>> round(at_least(1.0, 100), 3), at_least(0.0, 100)
+    (0.963, 0.0)
     """
     shrink = 1 / (1 + _Z**2 / num_examples)
     centre = shrink * (accuracy + _Z**2 / (2 * num_examples))
     width = shrink * _Z * math.sqrt(accuracy * (1 - accuracy) / num_examples + (_Z / (2 * num_examples)) ** 2)
-    return max(centre - width, 0.0), min(centre + width, 1.0)
+    return max(centre - width, 0.0)
 
 
 def _error(differences: Tensor) -> float:

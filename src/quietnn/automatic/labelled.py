@@ -1,19 +1,17 @@
 """Labelled examples as a judge of networks, example by example."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.batches import Inputs, call, check_finite, check_inputs, check_labels, check_outputs, logits_of, take
 from quietnn.denoisers.evidence import Augment, Loss
 from quietnn.errors import InvalidConfig
 from quietnn.tuning.score import Score
 from quietnn.tuning.tune import SubsetScore
-
-Inputs = Tensor | Mapping[str, Tensor]
-"""What a network is called with: one tensor, or keyword tensors; examples run along dimension 0."""
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """`losses(outputs, labels)`: one loss for each example, shape (examples,)."""
@@ -22,11 +20,9 @@ Run = Callable[[nn.Module, Inputs], Tensor]
 """Calls a network on inputs and returns its outputs, in the order of the inputs."""
 
 
-def call(network: nn.Module, inputs: Inputs) -> Tensor:
-    """The outputs of a plain module, or the logits of a transformers classifier."""
-    output = network(inputs) if isinstance(inputs, Tensor) else network(**inputs)
-    outputs: Tensor = output if isinstance(output, Tensor) else output.logits
-    return outputs
+def outputs_of(network: nn.Module, inputs: Inputs) -> Tensor:
+    """What a network makes of inputs: a tensor, the `logits` among several things, or the first of them."""
+    return logits_of(call(network, inputs))
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -67,14 +63,16 @@ class Labelled:
     labels: Tensor
     losses: Losses = field(default=cross_entropy)
     augment: Augment | None = None
-    run: Run = field(default=call)
+    run: Run = field(default=outputs_of)
 
     def __post_init__(self) -> None:
-        """Refuse labels that do not belong to the inputs."""
-        tensors = [self.inputs] if isinstance(self.inputs, Tensor) else list(self.inputs.values())
-        for tensor in tensors:
-            if len(tensor) != len(self.labels):
-                raise InvalidConfig(f"{len(tensor)} inputs do not go with {len(self.labels)} labels; give one for each")
+        """Refuse inputs that no network can be judged on, and labels that do not belong to them."""
+        num_inputs = check_inputs(self.inputs)
+        check_finite(self.inputs)
+        if self.losses is cross_entropy:
+            object.__setattr__(self, "labels", check_labels(self.labels, num_inputs))
+        elif not isinstance(self.labels, Tensor) or not self.labels.dim() or len(self.labels) != num_inputs:
+            raise InvalidConfig(f"labels must be a tensor with one for each of the {num_inputs} inputs")
 
     def __len__(self) -> int:
         """How many examples there are."""
@@ -121,6 +119,8 @@ class Labelled:
         return SubsetScore(score, len(self))
 
     def _each(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        if self.losses is cross_entropy:
+            check_outputs(outputs, labels)
         losses = self.losses(outputs, labels)
         if losses.shape != (len(labels),):
             raise InvalidConfig(
@@ -128,10 +128,3 @@ class Labelled:
                 "example with reduction='none'"
             )
         return losses
-
-
-def take(inputs: Inputs, positions: Tensor) -> Inputs:
-    """The inputs at some positions."""
-    if isinstance(inputs, Tensor):
-        return inputs[positions]
-    return {name: tensor[positions] for name, tensor in inputs.items()}

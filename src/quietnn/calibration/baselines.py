@@ -2,10 +2,12 @@
 
 import copy
 
+import torch
 from torch import Tensor, nn
 
+from quietnn.batches import Inputs
 from quietnn.calibration.moments import ChannelMoments
-from quietnn.calibration.visit import Inputs, Visit, visit_batch_norms
+from quietnn.calibration.visit import Visit, visit_batch_norms
 from quietnn.errors import InvalidConfig
 
 
@@ -14,6 +16,7 @@ def re_estimate(model: nn.Module, inputs: Inputs, *, in_place: bool = False) -> 
     return blend(model, inputs, sample_weight=1.0, in_place=in_place)
 
 
+@torch.inference_mode(False)
 def blend(model: nn.Module, inputs: Inputs, *, sample_weight: float, in_place: bool = False) -> nn.Module:
     """Mix clean statistics with those of the inputs, in one proportion for all layers.
 

@@ -7,15 +7,16 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor, nn
 
+from quietnn.batches import Inputs
 from quietnn.calibration.head import recentre
 from quietnn.calibration.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.calibration.parameter_noise import CLEAN, Denoisers, ParameterNoise, parameter_noise
 from quietnn.calibration.posterior import Gap, Prediction, posterior
 from quietnn.calibration.report import CalibratedLayer, CalibrationReport
 from quietnn.calibration.shift import carried
-from quietnn.calibration.visit import Arrival, Feeder, Inputs, Visit, visit_batch_norms
+from quietnn.calibration.visit import Arrival, Feeder, Visit, visit_batch_norms
 from quietnn.errors import InvalidWeights
-from quietnn.noise import NoiseVariance
+from quietnn.noise import NoiseVariance, mean_of
 from quietnn.weights import NORMALISATION_TYPES, Partition
 
 
@@ -36,7 +37,7 @@ def calibrate(
     The clean statistics arrived safely and the noise power is known, so each channel's mean and variance have a
     prior; the inputs give a sample of them; the two are weighed by their precisions (docs/calibration.md). One
     forward pass, each layer seeing inputs that are calibrated already. Without noise the clean statistics come back
-    bit for bit.
+    bit for bit. A BatchNorm that the network calls more than once keeps its statistics.
 
     Args:
         model: the network as received, or denoised; its BatchNorms hold the clean statistics.
@@ -77,6 +78,7 @@ def calibrate(
     ).model
 
 
+@torch.inference_mode(False)
 def calibrate_with_report(
     model: nn.Module,
     inputs: Inputs,
@@ -95,8 +97,8 @@ def calibrate_with_report(
         result, noise_variance, denoisers=denoisers, groups=groups, noisy=noisy, normalisation=normalisation
     )
     rule = _NoiseAware(noise)
-    visit_batch_norms(result, inputs, rule, rule.recentre if balanced_classes else None)
-    return CalibrationReport(result, tuple(rule.layers), rule.head_weight)
+    shared = visit_batch_norms(result, inputs, rule, rule.recentre if balanced_classes else None)
+    return CalibrationReport(result, tuple(rule.layers), rule.head_weight, shared)
 
 
 class _NoiseAware:
@@ -123,8 +125,7 @@ class _NoiseAware:
         result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
         if prediction.traced:
             self._gap = result.gap
-        total = float((prediction.variance + prediction.variance_growth + visit.epsilon).sum())
-        own_share = float(prediction.variance_growth.sum()) / total if total else 0.0
+        own_share = self._own_share(prediction, visit)
         if feeder:
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
         self.layers.append(
@@ -167,9 +168,22 @@ class _NoiseAware:
             variance=variance,
             mean_shift=weight.variance * patches.squared_means + bias.variance,
             variance_growth=weight.variance * patches.variances,
-            concentration=narrow if weight.variance else 0.0,
+            concentration=narrow if weight.is_noisy else 0.0,
             upstream=upstream,
         )
+
+    def _own_share(self, prediction: Prediction, visit: Visit) -> float:
+        """The share of noise that the layer in front adds to what leaves this BatchNorm.
+
+        Where noise differs between channels each counts alike, for each leaves at the size it had in the clean network:
+        one lost in a fade would otherwise stand for all, or for nothing where MMSE has shrunk it.
+        """
+        growth = prediction.variance_growth
+        total = prediction.variance + growth + visit.epsilon
+        weight = self._of(visit.feeder.layer if visit.feeder else None, "weight")
+        if isinstance(weight.variance, Tensor):
+            return float((growth / total.clamp_min(_SMALLEST)).mean())
+        return float(growth.sum()) / float(total.sum()) if float(total.sum()) else 0.0
 
     def _of(self, layer: nn.Module | None, name: str) -> ParameterNoise:
         return self._noise.get(id(getattr(layer, name, None)), CLEAN)
@@ -178,7 +192,7 @@ class _NoiseAware:
         """The share of noise in a layer's own parameters; what stands for its outputs until a BatchNorm tells."""
         total, noise = 0.0, 0.0
         for parameter in layer.parameters(recurse=False):
-            variance = self._noise.get(id(parameter), CLEAN).variance
+            variance = mean_of(self._noise.get(id(parameter), CLEAN).variance)
             if variance:
                 noise += variance * parameter.numel()
                 total += float(parameter.detach().double().square().sum())
@@ -186,6 +200,7 @@ class _NoiseAware:
 
 
 _LARGEST_SHARE = 1 - 1e-9
+_SMALLEST = 1e-30
 
 
 def _unknown(visit: Visit, upstream: float) -> Prediction:

@@ -7,6 +7,7 @@ from quietnn.calibration.moments import PatchMoments
 from quietnn.calibration.parameter_noise import ParameterNoise
 from quietnn.calibration.visit import Feeder
 from quietnn.errors import InvalidConfig
+from quietnn.noise import mean_of
 
 
 @torch.no_grad()
@@ -42,7 +43,9 @@ def recentre(
     differences = means - means.mean()
     variances = outputs.double().var(0)
     patches = PatchMoments.of(layer, feeder.inputs)
-    shift = float(weight.variance * patches.squared_means[0] + bias.variance + upstream * variances.mean())
+    shift = float(
+        mean_of(weight.variance) * patches.squared_means[0] + mean_of(bias.variance) + upstream * variances.mean()
+    )
     if shift == 0 or len(means) < 2:
         return 0.0
     error = float(variances.mean()) / len(outputs)

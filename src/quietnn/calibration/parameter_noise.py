@@ -22,15 +22,22 @@ Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
 class ParameterNoise:
     """A parameter as it stands in the network: `theta w + rho + noise`.
 
+    Each is a number, or a tensor with one value for each output channel, where those differ.
+
     Attributes:
         theta: what is left of the clean value.
         rho: what was added to it.
         variance: of the noise that is left, `theta^2 sigma_z^2`.
     """
 
-    theta: float = 1.0
-    rho: float = 0.0
-    variance: float = 0.0
+    theta: TensorNoise = 1.0
+    rho: TensorNoise = 0.0
+    variance: TensorNoise = 0.0
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether any noise is left on it."""
+        return mean_of(self.variance) > 0
 
 
 CLEAN = ParameterNoise()
@@ -47,7 +54,7 @@ def parameter_noise(
 ) -> dict[int, ParameterNoise]:
     """The noise on each parameter of a module, by `id(parameter)`; those that are not listed are clean.
 
-    A parameter whose weights differ in their noise counts with its mean.
+    Of a parameter whose weights differ in their noise, each output channel counts with its mean.
 
     Raises:
         QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
@@ -77,16 +84,32 @@ def _left(denoiser: AffineDenoiser, name: str, noise: TensorNoise, estimate: Ten
     """What a denoiser leaves of one parameter and of its noise.
 
     Where it maps each weight by itself, `theta_i w + rho_i + theta_i z_i` is a mean part and a rest of variance
-    `mean(theta_i^2 v_i) + Var(theta_i) sigma_w^2`; MMSE's estimate has the power `E[theta_i] sigma_w^2`.
+    `mean(theta_i^2 v_i) + Var(theta_i) sigma_w^2`, means and variance over the weights of an output channel; MMSE's
+    estimate has the power `E[theta_i] sigma_w^2`.
     """
     own = denoiser.on(name)
     if isinstance(own, KernelMap):
         return ParameterNoise(own.gain, 0.0, own.rest_variance)
     if not isinstance(own, WeightwiseMap):
-        return ParameterNoise(denoiser.theta, denoiser.rho, denoiser.theta**2 * mean_of(noise))
+        return ParameterNoise(denoiser.theta, denoiser.rho, denoiser.theta**2 * by_output(noise, estimate))
     theta, rho = (torch.as_tensor(part, dtype=torch.float64) for part in (own.theta, own.rho))
-    mean = float(theta.mean())
-    rest = float((theta.square() * noise).mean())
-    if mean > 0:
-        rest += float(theta.var(correction=0)) * float(estimate.detach().double().var(correction=0)) / mean
-    return ParameterNoise(mean, float(rho.mean()), rest)
+    left, mean = by_output(theta.square() * noise, estimate), float(theta.mean())
+    if mean > 0 and theta.ndim:
+        power = float(estimate.detach().double().var(correction=0)) / mean
+        left = left + (by_output(theta.square(), estimate) - by_output(theta, estimate) ** 2) * power
+    return ParameterNoise(by_output(theta, estimate), by_output(rho, estimate), left)
+
+
+def by_output(value: TensorNoise, parameter: Tensor) -> TensorNoise:
+    """The mean over the weights of each output channel (first dimension); one number where all are the same.
+
+    >>> by_output(torch.tensor([[1.0, 3.0], [5.0, 5.0]]), torch.zeros(2, 2))
+    tensor([2., 5.], dtype=torch.float64)
+    >>> by_output(torch.full((2, 1), 0.5), torch.zeros(2, 2))
+    0.5
+    """
+    if not isinstance(value, Tensor):
+        return value
+    if parameter.ndim == 0 or bool((value == value.flatten()[0]).all()):
+        return mean_of(value)
+    return value.double().expand(parameter.shape).reshape(len(parameter), -1).mean(1).to(parameter.device)

@@ -7,7 +7,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class CalibratedLayer:
-    """How the statistics of one BatchNorm were weighed at one of its calls.
+    """How the statistics of one BatchNorm were weighed.
 
     Attributes:
         name: of the BatchNorm.
@@ -35,21 +35,29 @@ class CalibrationReport:
 
     Attributes:
         model: the network with its new statistics.
-        layers: one entry for each call of a BatchNorm.
+        layers: one entry for each BatchNorm that was calibrated.
         head_weight: how much of the differences between the classes' mean outputs was taken out; 0 unless asked for.
+        shared: names of the BatchNorms that are called more than once and were left as they were.
     """
 
     model: nn.Module
     layers: tuple[CalibratedLayer, ...]
     head_weight: float = 0.0
+    shared: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A table, one line for each layer."""
-        width = max((len(layer.name) for layer in self.layers), default=0)
+        width = max(map(len, (*(layer.name for layer in self.layers), *self.shared)), default=0)
         lines = [
-            f"{layer.name:{width}}  noise {layer.noise_share:4.0%}  upstream {layer.upstream_share:4.0%}  "
-            f"from the sample: means {layer.mean_weight:4.0%}, variances {layer.variance_weight:4.0%}, "
-            f"common {layer.common_weight:4.0%}" + ("" if layer.feeder else "  (layer in front unknown)")
+            f"{layer.name:{width}}  noise {_percent(layer.noise_share)}  upstream {_percent(layer.upstream_share)}  "
+            f"from the sample: means {_percent(layer.mean_weight)}, variances {_percent(layer.variance_weight)}, "
+            f"common {_percent(layer.common_weight)}" + ("" if layer.feeder else "  (layer in front unknown)")
             for layer in self.layers
         ]
+        lines += [f"{name:{width}}  called more than once, left as it was" for name in self.shared]
         return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    """A share that is never below zero; rounding may have left a minus in front of nothing."""
+    return f"{max(0.0, share):4.0%}"

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from quietnn.calibration.moments import PatchMoments
 from quietnn.calibration.parameter_noise import ParameterNoise
 from quietnn.calibration.visit import Feeder, Visit
+from quietnn.noise import TensorNoise
 
 
 def carried(
@@ -17,20 +18,33 @@ def carried(
         variance = theta^2 v + 2 rho Cov(a', S) - rho^2 Var[S]
 
     `a'` is the output at hand, of which `rho S` is a part already; noise is uncorrelated with `S` in expectation. The
-    clean bias `b` is judged by the one at hand.
+    clean bias `b` is judged by the one at hand. `theta` and `rho` may differ between the channels.
     """
     mean, variance = visit.mean.double(), visit.variance.double()
-    if (weight.theta, weight.rho, bias.theta, bias.rho) == (1.0, 0.0, 1.0, 0.0):
+    if _is(weight.theta, 1.0) and _is(weight.rho, 0.0) and _is(bias.theta, 1.0) and _is(bias.rho, 0.0):
         return mean, variance
     mean = weight.theta * mean + weight.rho * patches.means + bias.rho
     own_bias = getattr(feeder.layer, "bias", None)
-    if own_bias is not None and bias.theta not in (0.0, weight.theta):
-        mean = mean + (bias.theta - weight.theta) * (own_bias.detach().double() - bias.rho) / bias.theta
+    if own_bias is not None:
+        mean = mean + _bias_left(own_bias.detach().double(), weight.theta, bias)
     variance = weight.theta**2 * variance
-    if weight.rho:
+    if not _is(weight.rho, 0.0):
         covariance, power = _with_input_sum(feeder, visit.activations)
         variance = variance + 2 * weight.rho * covariance - weight.rho**2 * power
     return mean, variance.clamp_min(0)
+
+
+def _is(value: TensorNoise, number: float) -> bool:
+    return not isinstance(value, Tensor) and value == number
+
+
+def _bias_left(own: Tensor, theta: TensorNoise, bias: ParameterNoise) -> Tensor | float:
+    """`(theta_b - theta) b`, with `b` judged by the bias at hand; nothing where nothing is left of it."""
+    if not isinstance(theta, Tensor) and not isinstance(bias.theta, Tensor):
+        return (bias.theta - theta) * (own - bias.rho) / bias.theta if bias.theta not in (0.0, theta) else 0.0
+    kept = torch.as_tensor(bias.theta, dtype=torch.float64, device=own.device).expand(own.shape)
+    clean = (own - bias.rho) / kept.masked_fill(kept == 0, 1.0)
+    return torch.where(kept == 0, 0.0, (kept - theta) * clean)
 
 
 def _with_input_sum(feeder: Feeder, outputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,11 @@
 """Convolutions denoised under the structured prior, then calibrated: the two repairs that need no labels, in one."""
 
+import torch
 from torch import nn
 
+from quietnn.batches import Inputs
 from quietnn.calibration.calibrate import calibrate
-from quietnn.calibration.visit import Inputs
+from quietnn.calibration.visit import shared_batch_norms
 from quietnn.denoisers.reception import Reception
 from quietnn.denoisers.structured import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.noise import NoiseVariance
@@ -11,6 +13,7 @@ from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES
 
 
+@torch.inference_mode(False)
 def calibrate_structured(
     model: nn.Module,
     inputs: Inputs,
@@ -24,6 +27,8 @@ def calibrate_structured(
 
     One forward pass and no labels; `calibrate` tells what the inputs have to be. A layer that holds more noise
     than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md).
+    So it is where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the
+    convolutions in front of it lost would not be given back.
 
     Args:
         model: the network as received; it stays as it is.
@@ -33,6 +38,14 @@ def calibrate_structured(
         balanced_classes: see `calibrate`.
         normalisation: module types whose parameters carry no noise.
     """
+    if shared_batch_norms(model, inputs):
+        return calibrate(
+            model,
+            inputs,
+            noise_variance=noise_variance,
+            balanced_classes=balanced_classes,
+            normalisation=normalisation,
+        )
     weights = noisy_weights(model, normalisation=normalisation)
     noise_variance = believable_noise(weights, noise_variance)
     denoisers = structured_denoisers(

@@ -1,6 +1,7 @@
 """One forward pass that stops at every BatchNorm, lets a rule choose its statistics, and goes on with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from quietnn.batches import Inputs, call, check_finite, check_inputs, logits_of, take
+from quietnn.calibration.undisturbed import STATISTICS, undisturbed
 from quietnn.denoisers.structured import CONVOLUTIONS
-from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.errors import InvalidConfig
 from quietnn.makers import Makers
-
-Inputs = Tensor | Mapping[str, Tensor]
-"""What a model is called with: one tensor, or keyword tensors; examples run along dimension 0."""
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 """The parent of BatchNorm1d, 2d and 3d and of SyncBatchNorm; torch has no public name for it."""
@@ -65,12 +65,12 @@ class Arrival:
     """What came out of the pass.
 
     Attributes:
-        output: the network's output, or its `logits` where it has some.
+        output: the network's outputs, or its `logits` where it has some.
         feeder: the layer that made it.
         called: as in `Visit`.
     """
 
-    output: Any
+    output: Tensor
     feeder: Feeder | None
     called: Sequence[nn.Module]
 
@@ -81,52 +81,76 @@ Rule = Callable[[Visit], tuple[Tensor, Tensor]]
 
 def visit_batch_norms(
     model: nn.Module, inputs: Inputs, rule: Rule, finish: Callable[[Arrival], None] | None = None
-) -> None:
+) -> tuple[str, ...]:
     """Set the statistics of every BatchNorm by a rule, in the order in which one forward pass meets them.
 
-    A BatchNorm called several times in the pass (shared) gets the average of what the rule said at each call, as its
-    running statistics are averages over its calls. `finish` is shown what comes out. Modes, counters and momentum
-    stay as they were; if anything fails, the statistics do too.
+    Those that are shared are shown to no rule and keep their statistics, see `shared_batch_norms`. `finish` is shown
+    what comes out. Modes, counters, momentum and other buffers stay as they were; if anything fails, the statistics do
+    too.
+
+    Returns:
+        The names of the BatchNorms that are shared.
 
     Raises:
-        InvalidConfig: if there are fewer than two inputs, or no BatchNorm with running statistics is met.
+        InvalidConfig: if inputs are no tensors or fewer than two, or no BatchNorm with running statistics is met.
         QuietnnError: if an input is not finite.
     """
+    shared = shared_batch_norms(model, inputs)
+    with undisturbed(model):
+        _Tour(rule, {model.get_submodule(name) for name in shared}).through(model, inputs, finish)
+    return shared
+
+
+def shared_batch_norms(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
+    """The names of the BatchNorms that a pass calls more than once, found by a pass over the first two inputs.
+
+    Their statistics are those of a mixture of what their calls are given, which no single call can be compared with.
+
+    >>> norm = nn.BatchNorm1d(3)
+    >>> shared_batch_norms(nn.Sequential(norm, nn.Linear(3, 3), norm, nn.BatchNorm1d(3)), torch.rand(5, 3))
+    ('0',)
+    """
     _check_inputs(inputs)
-    modes = {module: module.training for module in model.modules()}
+    num_calls: Counter[str] = Counter()
+    handles = [
+        module.register_forward_pre_hook(lambda *_, name=name: num_calls.update([name]))
+        for name, module in model.named_modules()
+        if _has_statistics(module)
+    ]
     try:
-        model.eval()
-        _Tour(rule).through(model, inputs, finish)
+        if handles:
+            with undisturbed(model), torch.no_grad():
+                call(model, take(inputs, slice(2)))
     finally:
-        for module, training in modes.items():
-            module.training = training
+        for handle in handles:
+            handle.remove()
+    return tuple(name for name, count in num_calls.items() if count > 1)
 
 
 class _Tour:
     """The hooks of one pass and what they remember."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, shared: Collection[nn.Module]) -> None:
         self._rule = rule
+        self._shared = shared
         self._called: list[nn.Module] = []
         self._makers: Makers[Feeder] = Makers()
         self._clean: dict[nn.Module, tuple[Tensor, Tensor]] = {}
-        self._num_calls: dict[nn.Module, int] = {}
 
     @torch.no_grad()
     def through(self, model: nn.Module, inputs: Inputs, finish: Callable[[Arrival], None] | None) -> None:
         """Run the model once; statistics are put back if anything fails."""
         handles = [self._hook(name, module) for name, module in model.named_modules()]
         try:
-            output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
-            if not self._num_calls:
+            output = call(model, inputs)
+            if not self._clean and not self._shared:
                 raise InvalidConfig(
                     "this network has no BatchNorm with running statistics, so there is nothing to calibrate: "
                     "LayerNorm, GroupNorm and the like take their statistics from each input afresh"
                 )
             if finish is not None:
-                logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-                feeder = self._feeder(logits) if isinstance(logits, Tensor) else None
-                finish(Arrival(logits, feeder, self._called))
+                logits = logits_of(output)
+                finish(Arrival(logits, self._feeder(logits), self._called))
         except BaseException:
             for module, (mean, variance) in self._clean.items():
                 _write(module, mean, variance)
@@ -138,29 +162,28 @@ class _Tour:
 
     def _hook(self, name: str, module: nn.Module) -> RemovableHandle | None:
         if isinstance(module, BatchNorm):
-            return module.register_forward_pre_hook(partial(self._at_batch_norm, name))
+            return module.register_forward_pre_hook(partial(self._at_batch_norm, name), with_kwargs=True)
         if next(module.parameters(recurse=False), None) is not None:
-            return module.register_forward_hook(partial(self._at_layer, name))
+            return module.register_forward_hook(partial(self._at_layer, name), with_kwargs=True)
         return None
 
-    def _at_layer(self, name: str, layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _at_layer(
+        self, name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
         # Kinds are compared exactly: a child class may do something else with its weights.
-        if type(layer) in (*CONVOLUTIONS, nn.Linear) and args and isinstance(output, Tensor):
-            self._makers.remember(output, Feeder(name, layer, args[0], len(self._called)))
+        if type(layer) in (*CONVOLUTIONS, nn.Linear) and isinstance(output, Tensor):
+            self._makers.remember(output, Feeder(name, layer, _given(args, kwargs), len(self._called)))
         self._called.append(layer)
 
-    def _at_batch_norm(self, name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _at_batch_norm(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         assert isinstance(module, BatchNorm)
-        if module.running_mean is None or module.running_var is None:
+        if not _has_statistics(module) or module in self._shared or module in self._clean:
             return
-        clean = self._clean.setdefault(module, (module.running_mean.clone(), module.running_var.clone()))
-        visit = Visit(name, *clean, module.eps, args[0], self._feeder(args[0]), self._called)
-        mean, variance = self._rule(visit)
-        num_calls = self._num_calls[module] = self._num_calls.get(module, 0) + 1
-        if num_calls > 1:  # in this form an average of equal values is that value, to the last bit
-            mean = module.running_mean.double() + (mean - module.running_mean.double()) / num_calls
-            variance = module.running_var.double() + (variance - module.running_var.double()) / num_calls
-        _write(module, mean, variance)
+        mean, variance = (module.get_buffer(statistic) for statistic in STATISTICS)
+        activations = _given(args, kwargs)
+        clean = self._clean[module] = mean.clone(), variance.clone()
+        visit = Visit(name, *clean, module.eps, activations, self._feeder(activations), self._called)
+        _write(module, *self._rule(visit))
 
     def _feeder(self, activations: Tensor) -> Feeder | None:
         """The layer that made this very tensor, if nothing has written into it since."""
@@ -170,19 +193,26 @@ class _Tour:
         return None if is_foreign else feeder
 
 
+def _has_statistics(module: nn.Module) -> bool:
+    return isinstance(module, BatchNorm) and module.running_mean is not None and module.running_var is not None
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """What a layer was called with, by position or by keyword."""
+    given: Tensor = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+    return given
+
+
 def _write(module: nn.Module, mean: Tensor, variance: Tensor) -> None:
     module.get_buffer("running_mean").copy_(mean)
     module.get_buffer("running_var").copy_(variance)
 
 
 def _check_inputs(inputs: Inputs) -> None:
-    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    num_inputs = min((len(tensor) if tensor.dim() else 0 for tensor in tensors), default=0)
+    num_inputs = check_inputs(inputs)
     if num_inputs < 2:
         raise InvalidConfig(
             f"calibration needs at least 2 inputs to tell how much they differ, but got {num_inputs}; "
             "about 100 unlabelled ones are a good number"
         )
-    for tensor in tensors:
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise QuietnnError("the inputs hold values that are not finite; repair or leave out those examples")
+    check_finite(inputs)

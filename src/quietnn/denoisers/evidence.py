@@ -3,13 +3,15 @@
 import copy
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.denoisers.blended_norm import blend_statistics, scale_free, write_statistics
+from quietnn.batches import call, check_inputs, check_labels, check_outputs, logits_of
+from quietnn.denoisers.blending import Blending, write_statistics
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
@@ -19,6 +21,10 @@ Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
 
 A generator is given while weights are fitted (augment and smooth then, with no other source of randomness) and is
 None where the network is judged.
+
+Call the network once with all positions if you can: BatchNorms that follow the weights (`quietnn.denoisers.blending`)
+then see all of them at once. Called in chunks, they normalise each chunk by what that chunk shows, and only the
+statistics that are kept in the end are those of all positions together.
 """
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -39,24 +45,30 @@ def classification_loss(
 
     Args:
         inputs: a tensor, or tensors passed by keyword (transformers), whose first dimension is the example.
-        labels: class numbers.
+        labels: class numbers, or the probabilities of all classes.
         augment: variants of the inputs to fit to; the network is judged on the inputs as they are.
         label_smoothing: for fitting only.
+
+    Raises:
+        QuietnnError: if inputs or labels are of another kind, or do not go together; from the loss, if the labels are
+            not among the network's classes.
 
     >>> loss = classification_loss(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
     >>> round(float(loss(nn.Identity(), torch.arange(4), None)), 4)    # two classes, equal logits: log 2
     0.6931
     """
+    checked = check_labels(labels, check_inputs(inputs))
 
     def loss(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
-        if isinstance(inputs, Mapping):
-            output = network(**{name: tensor[positions] for name, tensor in inputs.items()})
-        else:
+        if isinstance(inputs, Tensor):
             chosen = inputs[positions]
-            output = network(augment(chosen, generator) if augment and generator else chosen)
-        logits = output if isinstance(output, Tensor) else output.logits
+            output = call(network, augment(chosen, generator) if augment and generator else chosen)
+        else:
+            output = call(network, {name: tensor[positions] for name, tensor in inputs.items()})
+        logits, targets = logits_of(output), checked[positions]
+        check_outputs(logits, targets)
         return functional.cross_entropy(
-            logits, labels[positions], label_smoothing=label_smoothing if generator is not None else 0.0
+            logits, targets, label_smoothing=label_smoothing if generator is not None else 0.0
         )
 
     return loss
@@ -102,12 +114,14 @@ class Scratch:
     """A private copy of a network whose noisy weights can be set, judged and differentiated.
 
     Dropout is off. BatchNorm uses its stored statistics or, with `blended`, those of `quietnn.denoisers.blended_norm`:
-    then scales and shifts that noise gave to its inputs matter little.
+    then scales and shifts that noise gave to its inputs matter little. Gradients are taken even where the caller has
+    switched them off.
 
     Attributes:
         num_passes: the cost so far, in forward passes over `num_examples` examples; a backward pass counts two.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: nn.Module,
@@ -122,33 +136,34 @@ class Scratch:
         parameters = dict(self._network.named_parameters(remove_duplicate=False))
         self._network.requires_grad_(False)
         self._noisy = {name: parameters[name].requires_grad_() for name in names}
-        self._blended = blend_statistics(self._network) if blended else {}
         self._loss = loss
         self._num_examples = num_examples
+        self._blending = Blending(self._network, self._on_two) if blended else None
         self.num_passes = 0.0
 
     @property
     def follows(self) -> bool:
         """Whether there are BatchNorm statistics that follow the weights."""
-        return bool(self._blended)
+        return bool(self._blending)
 
     def scale_free(self) -> frozenset[str]:
         """Names of the weights whose scale the statistics of the next layer undo."""
-        two = torch.arange(min(2, self._num_examples))
-        return scale_free(self._network, lambda: self._loss(self._network, two, None)) if self._blended else frozenset()
+        return self._blending.scale_free(self._on_two) if self._blending else frozenset()
 
+    @torch.inference_mode(False)
     def gradient(
         self, weights: Weights, positions: Tensor, generator: torch.Generator
     ) -> tuple[float, dict[str, Tensor]]:
         """The mean loss at these weights, and its gradient in each of them."""
         self._write(weights)
-        loss = _scalar(self._loss(self._network, positions, generator))
-        if not loss.requires_grad:
-            raise QuietnnError(
-                "the loss has no gradient; return the mean loss as a tensor, computed by calling the network that is "
-                "passed in, outside torch.no_grad"
-            )
-        gradients = torch.autograd.grad(loss, list(self._noisy.values()), allow_unused=True)
+        with self._following():  # on the way back, too: checkpointed activations are computed again there
+            loss = _scalar(self._loss(self._network, positions, generator))
+            if not loss.requires_grad:
+                raise QuietnnError(
+                    "the loss has no gradient; return the mean loss as a tensor, computed by calling the network that "
+                    "is passed in, outside torch.no_grad"
+                )
+            gradients = torch.autograd.grad(loss, list(self._noisy.values()), allow_unused=True)
         self.num_passes += 3 * len(positions) / self._num_examples
         return float(loss.detach()), {
             name: torch.zeros_like(weights[name]) if gradient is None else gradient
@@ -158,27 +173,32 @@ class Scratch:
     def judge(self, weights: Weights, positions: Tensor) -> float:
         """The mean loss at these weights; infinite where it is not a number."""
         self._write(weights)
-        return self.judge_network(self._network, positions)
+        with self._following():
+            return self._judge(self._network, positions)
 
     def judge_network(self, network: nn.Module, positions: Tensor) -> float:
-        """The mean loss of another network in evaluation mode, its mode being restored."""
-        modes = {layer: layer.training for layer in network.modules()}
-        self.num_passes += len(positions) / self._num_examples
-        try:
-            with torch.no_grad():
-                value = float(_scalar(self._loss(network.eval(), positions, None)))
-        finally:
-            for layer, mode in modes.items():
-                layer.training = mode
-        return math.inf if math.isnan(value) else value
+        """The mean loss of another network in evaluation mode: of a copy, for a call may leave traces in buffers."""
+        return self._judge(copy.deepcopy(network).eval(), positions)
 
     def finish(self, model: nn.Module, weights: Weights) -> nn.Module:
         """A copy of the model with these weights and, where statistics are blended, those of all examples."""
         finished = with_weights(model, weights)
-        if self._blended:
+        if self._blending:
             self.judge(weights, torch.arange(self._num_examples))
-            write_statistics(finished, self._blended)
+            write_statistics(finished, self._blending.statistics())
         return finished
+
+    @torch.no_grad()
+    def _judge(self, network: nn.Module, positions: Tensor) -> float:
+        self.num_passes += len(positions) / self._num_examples
+        value = float(_scalar(self._loss(network, positions, None)))
+        return math.inf if math.isnan(value) else value
+
+    def _following(self) -> AbstractContextManager[object]:
+        return self._blending or nullcontext()
+
+    def _on_two(self) -> object:
+        return self._loss(self._network, torch.arange(min(2, self._num_examples)), None)
 
     @torch.no_grad()
     def _write(self, weights: Weights) -> None:

@@ -29,6 +29,7 @@ class FineTuned:
     num_passes: float
 
 
+@torch.inference_mode(False)
 def finetune(
     model: nn.Module,
     loss: Loss,

@@ -50,6 +50,7 @@ class Posterior:
     num_passes: float
 
 
+@torch.inference_mode(False)
 def posterior(
     model: nn.Module,
     loss: Loss,

@@ -16,8 +16,9 @@ noise averages out and signal does not.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,9 @@ from quietnn.weights import NORMALISATION_TYPES, Weights, layerwise
 LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
 docs/structured.md."""
+
+_FALSE_ALARM = 1e-3
+"""How often a true noise variance may be taken for an impossible one, over all tensors of a model."""
 
 CONVOLUTIONS: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -114,21 +118,42 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
 def believable_noise(weights: Weights, noise_variance: NoiseVariance) -> NoiseVariance:
     """The noise variance that was told, lowered where a tensor contradicts it.
 
-    What was received has at least the power of its noise, so no tensor can hold less than `sigma_z^2` by more than
-    three standard errors. One variance for all is held below the least of them: told too large, it would take
-    every direction that is weaker than the mistake for empty.
+    What was received has at least the power of its noise: `n mean(r^2) / sigma_z^2` is no smaller, in distribution,
+    than chi-square with `n` degrees of freedom. A tensor of `n` weights therefore contradicts every variance above
 
-    >>> believable_noise({"w": torch.tensor([1.0, -1.0] * 10_000)}, 5.0)
-    1.03
+        mean(r^2) / q_n(alpha / K)        q_n: quantile of chi-square over n, K: number of tensors
+
+    and a true one is lowered in one model of a thousand (`alpha`) at most, however many tensors look at it and however
+    small they are. One variance for all is held below the least of these: told too large, it would take every
+    direction that is weaker than the mistake for empty.
+
+    >>> round(believable_noise({"w": torch.tensor([1.0, -1.0] * 10_000)}, 5.0), 3)
+    1.032
+    >>> believable_noise({"w": torch.tensor([0.01])}, 5.0)                 # one weight may be small by chance
+    5.0
     """
-    limits = {
-        name: float(tensor.detach().double().square().mean()) * (1.0 + 3.0 * math.sqrt(2.0 / tensor.numel()))
-        for name, tensor in weights.items()
-    }
+    limits = {name: _most_noise(tensor, _FALSE_ALARM / len(weights)) for name, tensor in weights.items()}
     by_tensor = noise_by_tensor(noise_variance, weights)
     if by_tensor is None:
         return min(one_variance(noise_variance), *limits.values())
-    return {name: min(own, limits[name]) if isinstance(own, float) else own for name, own in by_tensor.items()}
+    return {name: own if isinstance(own, Tensor) else min(own, limits[name]) for name, own in by_tensor.items()}
+
+
+def _most_noise(tensor: Tensor, tail: float) -> float:
+    """The largest noise variance under which a tensor has so little power with probability `tail`."""
+    least = _chi_square_over_degrees(tensor.numel(), tail)
+    return float(tensor.detach().double().square().mean()) / least if least > 0 else math.inf
+
+
+def _chi_square_over_degrees(degrees: int, tail: float) -> float:
+    """The quantile of a chi-square variable over its degrees of freedom (Wilson and Hilferty 1931).
+
+        q_n(p) = (1 - 2 / (9 n) + z_p sqrt(2 / (9 n)))^3        z_p: quantile of a standard Gaussian
+
+    In the far lower tail it lies below the exact one, and at zero for a handful of degrees: on the safe side here.
+    """
+    spread = 2.0 / (9.0 * degrees) if degrees else math.inf
+    return max(1.0 - spread + NormalDist().inv_cdf(tail) * math.sqrt(spread), 0.0) ** 3
 
 
 def structured_denoisers(
@@ -136,6 +161,7 @@ def structured_denoisers(
     *,
     noise_variance: NoiseVariance,
     lambda_prime: float = LAMBDA_PRIME,
+    noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> dict[str, AffineDenoiser]:
     """A map for every layer of a network: the structured prior for convolutions, everything else as it came.
@@ -149,9 +175,10 @@ def structured_denoisers(
         model: the network as received.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
         lambda_prime: the population compensator of every layer.
+        noisy: names of the noisy tensors, where the usual rule does not fit.
         normalisation: module types whose parameters carry no noise.
     """
-    weights = noisy_weights(model, normalisation=normalisation)
+    weights = noisy_weights(model, noisy=noisy, normalisation=normalisation)
     noise: Mapping[str, TensorNoise] | None = noise_by_tensor(noise_variance, weights)
     if noise is None:
         noise = dict.fromkeys(weights, one_variance(noise_variance))

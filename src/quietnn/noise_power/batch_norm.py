@@ -25,9 +25,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from quietnn.batches import Inputs
 from quietnn.calibration.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.calibration.posterior import excess_variance
-from quietnn.calibration.visit import Inputs, Visit, visit_batch_norms
+from quietnn.calibration.visit import Visit, visit_batch_norms
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise_power.estimate import NoisePower
 from quietnn.targets import noisy_weights
@@ -37,6 +38,7 @@ _STEPS = 30
 _LARGEST_SHARE = 1 - 1e-9
 
 
+@torch.inference_mode(False)
 def noise_power_from_batch_norm(
     model: nn.Module,
     inputs: Inputs,
@@ -67,8 +69,8 @@ def noise_power_from_batch_norm(
     visit_batch_norms(watched, inputs, rule)
     if not rule.layers:
         raise InvalidConfig(
-            "no BatchNorm is fed by a noisy convolution or linear layer, so there is no mismatch to measure; use "
-            "noise_power_from_pilots or noise_power_from_receptions"
+            "no BatchNorm is fed by a noisy convolution or linear layer and by that alone, so there is no mismatch to "
+            "measure; use noise_power_from_pilots or noise_power_from_receptions"
         )
     return _pool(rule.layers, rule.energies())
 

@@ -1,7 +1,7 @@
 """What an estimate of the noise power is, and the two that rest on nothing but the noise itself."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.targets import check_fits, noisy_weights
-from quietnn.weights import NORMALISATION_TYPES, Weights, check_weights
+from quietnn.weights import NORMALISATION_TYPES, Weights, check_weights, noisy_names, noisy_names_of_state
 
 _CHUNK = 1 << 20
 
@@ -39,7 +39,11 @@ class NoisePower:
 
 
 def noise_power_from_pilots(
-    received: "nn.Module | Weights | Tensor", sent: Mapping[str, Tensor | float] | Tensor | float
+    received: "nn.Module | Weights | Tensor",
+    sent: Mapping[str, Tensor | float] | Tensor | float,
+    *,
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> NoisePower:
     """From entries whose transmitted values are known: pilots, or weights that are zero by agreement.
 
@@ -49,9 +53,11 @@ def noise_power_from_pilots(
         received: what arrived: a module, a state dict or a tensor.
         sent: what was sent, by tensor name, with NaN where it is not known; a number stands for a tensor full of it
             (`{"fc.bias": 0.0}`). For a single tensor, its values or a number.
+        noisy: names of the noisy tensors, where the usual rule does not fit.
+        normalisation: module types whose parameters carry no noise.
 
     Raises:
-        InvalidConfig: if no entry is known.
+        InvalidConfig: if no entry is known, a value is neither a tensor nor a number, or a tensor carries no noise.
         InvalidWeights: if a name or shape does not fit, or a known entry did not arrive as a finite number.
 
     >>> received = {"fc.weight": torch.tensor([[0.5, 3.1], [-0.5, 2.0]])}
@@ -66,12 +72,17 @@ def noise_power_from_pilots(
     if not isinstance(sent, Mapping):
         raise InvalidConfig("a model has many tensors; say which were known before: sent={'name': values, ...}")
     state = received.state_dict() if isinstance(received, nn.Module) else received
-    known = {
-        name: values if isinstance(values, Tensor) else torch.full_like(state[name], values)
-        for name, values in sent.items()
-        if isinstance(values, Tensor) or name in state
-    }
-    check_fits(state, {name: known.get(name, torch.empty(0)) for name in sent})
+    known = _known(state, sent)
+    if noisy is None and isinstance(received, nn.Module):
+        noisy = noisy_names(received, normalisation=normalisation)
+    elif noisy is None:
+        noisy = noisy_names_of_state(state)
+    for name in known:
+        if name not in noisy:
+            raise InvalidConfig(
+                f"{name} arrives without noise and cannot tell of any; name entries of noisy tensors, or list it in "
+                "noisy=[...] if it does carry noise"
+            )
     squares, count = 0.0, 0
     for name, values in known.items():
         mask = ~torch.isnan(values)
@@ -85,6 +96,21 @@ def noise_power_from_pilots(
     if not math.isfinite(squares):
         raise InvalidWeights("a pilot did not arrive as a finite number; leave such entries out (NaN in `sent`)")
     return _of(squares, count, f"{count} known entries")
+
+
+def _known(state: Weights, sent: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
+    """What was sent as tensors of the shapes that arrived."""
+    known = {}
+    for name, values in sent.items():
+        if not isinstance(values, Tensor | float | int):
+            raise InvalidConfig(
+                f"what was sent as {name} is a {type(values).__name__}; give a tensor of its values, with NaN where "
+                "they are not known, or a number"
+            )
+        is_full = not isinstance(values, Tensor) and name in state
+        known[name] = torch.full_like(state[name], float(values)) if is_full else torch.as_tensor(values)
+    check_fits(state, known)
+    return known
 
 
 def noise_power_from_receptions(

@@ -7,7 +7,8 @@ three forward passes. The steps are those of `quietnn.tuning.steps`: `log theta`
     w_hat = mu_w + theta (r - mu_w + shift sigma_z)
     d loss / d log theta = theta <g, r - mu_w + shift sigma_z>        d loss / d shift = theta sigma_z <g, 1>
 
-where `g` is the gradient in the group's weights. Only two numbers a group depend on the labels.
+where `g` is the gradient in the group's weights. Only two numbers a group depend on the labels. `sigma_z` may
+differ from group to group, but not within one: then every weight would have a `theta` and a slope of its own.
 """
 
 import math
@@ -22,6 +23,7 @@ from quietnn.denoisers.descent import descend
 from quietnn.denoisers.evidence import Loss, Scratch, Split
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.tuning.layerwise import scales
 from quietnn.tuning.steps import Scale
@@ -87,7 +89,7 @@ def tune_by_gradient(
     loss: Loss,
     num_examples: int,
     *,
-    noise_variance: float,
+    noise_variance: NoiseVariance,
     groups: str | Partition = "layerwise",
     statistics: Mapping[str, WeightStatistics] | None = None,
     start: Temperatures | GroupTemperatures = ML,
@@ -102,7 +104,7 @@ def tune_by_gradient(
         model: the network as received; it stays as it is.
         loss: mean loss of the examples at some positions, see `quietnn.denoisers.evidence`.
         num_examples: how many examples the loss can address.
-        noise_variance: `sigma_z^2`.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or group name; the same within each group.
         groups: `"layerwise"`, `"whole"` or a partition of your own.
         statistics: prior of each group; estimated from the received weights when not given.
         start: where to begin, for example `start_from(...)` the whole-model optimum.
@@ -110,13 +112,17 @@ def tune_by_gradient(
         settings: how the temperatures are sought.
         seed: of the split and of the augmentation.
         normalisation: module types whose parameters carry no noise.
+
+    Raises:
+        InvalidConfig: if the noise differs within a group.
     """
     received = noisy_weights(model, normalisation=normalisation)
     reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
+    _check_even(reception)
     pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
     reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
     split = Split.of(num_examples, settings.held_out, seed=seed)
-    if noise_variance == 0:
+    if reception.noise_variance == 0:
         return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
     path = _Path(reception, pairs, with_beta=with_beta)
@@ -153,11 +159,14 @@ class _Path:
 
     def __init__(self, reception: Reception, start: GroupTemperatures, *, with_beta: bool) -> None:
         self._reception = reception
-        self._noise_std = math.sqrt(reception.noise_variance)
         self._start = start
         self._with_beta = with_beta
-        # A group that shows no signal has no multiplier to move; it stays as it starts.
-        self._scales = {g: scale for g, scale in scales(reception).items() if scale.statistics.variance > 0}
+        # A group that shows no signal, or has no noise, has no multiplier to move; it stays as it starts.
+        self._scales = {
+            group: scale
+            for group, scale in scales(reception).items()
+            if scale.statistics.variance > 0 and scale.noise_variance > 0
+        }
         self._unit = {g: 1.0 / math.sqrt(_fan_in(reception, g)) for g in self._scales}
         floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
         self._floor = torch.tensor(floor, dtype=torch.float64)
@@ -194,14 +203,28 @@ class _Path:
                 float(torch.sum(gradients[name] * self._reception.weights[name], dtype=torch.float64))
                 for name in members
             )
-            offset = shift * self._noise_std - scale.statistics.mean
+            noise_std = math.sqrt(scale.noise_variance)
+            offset = shift * noise_std - scale.statistics.mean
             in_log_theta.append(theta * (inner + offset * along))
-            in_shift.append(theta * self._noise_std * self._unit[group] * along if self._with_beta else 0.0)
+            in_shift.append(theta * noise_std * self._unit[group] * along if self._with_beta else 0.0)
         return [torch.tensor(part, dtype=torch.float64) for part in (in_log_theta, in_shift)]
 
     def project(self) -> None:
         """Back to `lambda' >= 0`."""
         torch.maximum(self.point[0], self._floor, out=self.point[0])
+
+
+def _check_even(reception: Reception) -> None:
+    """Refuse noise that differs within a group."""
+    if reception.noise is None:
+        return
+    for group, members in reception.groups.items():
+        values = [torch.as_tensor(reception.noise[name]) for name in members]
+        if min(float(value.min()) for value in values) < max(float(value.max()) for value in values):
+            raise InvalidConfig(
+                f"the noise differs within group {group!r}, whose weights share one multiplier; give "
+                "quietnn.noise.noise_by_group(noise_variance, weights, groups) here and to denoise, or smaller groups"
+            )
 
 
 def _fan_in(reception: Reception, group: str) -> int:

@@ -44,7 +44,7 @@ class Memory(TorchFunctionMode):
 
     A call is answered from memory only if its input and weights are equal in every element to those of a call since
     the memory was last entered, none of them written to in between. So the results are those without a memory, to the
-    bit.
+    bit. Tensors of inference mode do not count what is written into them; there everything is computed.
 
     Args:
         limit: the most bytes to keep.
@@ -83,7 +83,7 @@ class Memory(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Answer from memory what can be answered, compute the rest."""
-        if func not in _REMEMBERED or kwargs or torch.is_grad_enabled() or args[0].is_inference():
+        if func not in _REMEMBERED or kwargs or torch.is_grad_enabled() or not _count_writes(args):
             return func(*args, **(kwargs or {}))
         call = self._recall(args)
         if call is None:
@@ -110,6 +110,12 @@ def _same(known: Any, given: Any) -> bool:
     if known is given or not isinstance(known, Tensor) or not isinstance(given, Tensor):
         return known is given or (type(known) is type(given) and bool(known == given))
     return known.shape == given.shape and known.dtype == given.dtype and torch.equal(known, given)
+
+
+def _count_writes(arguments: Sequence[Any]) -> bool:
+    """Whether a write into the arguments, or into what is made of them, would be noticed; not so in inference mode."""
+    known = not any(isinstance(argument, Tensor) and argument.is_inference() for argument in arguments)
+    return known and not torch.is_inference_mode_enabled()
 
 
 def _versions(arguments: Sequence[Any]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Find the temperatures for a noisy model with a score of your own."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,6 +61,7 @@ def tune(
     with_beta: bool = True,
     criterion: Criterion | str = Criterion.ACCURACY,
     seed: int = 0,
+    noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> TuningResult[Temperatures] | TuningResult[GroupTemperatures]:
     """Search the temperatures under which the denoised model scores best. The model itself stays as it is.
@@ -81,6 +82,7 @@ def tune(
         criterion: rank by accuracy with ties broken by loss, or by loss. The layerwise steps, and the rounds of a race
             before its last, always use loss.
         seed: of the order in which a race looks at the examples.
+        noisy: names of the noisy tensors, where the usual rule does not fit; give `denoise` the same.
         normalisation: module types whose parameters carry no noise.
 
     Returns:
@@ -88,10 +90,10 @@ def tune(
     """
     if search not in SEARCHES:
         raise unknown_choice("search", search, SEARCHES)
-    received = noisy_weights(model, normalisation=normalisation)
+    received = noisy_weights(model, noisy=noisy, normalisation=normalisation)
     whole = Reception.of(received, noise_variance)
     scale = Scale(whole.statistics["whole"], whole.noise_variance)
-    judge = Judge(model, score, normalisation)
+    judge = Judge(model, score, normalisation, noisy=noisy)
     if search == "racing":
         some, num_examples = judge.for_some(whole), judge.num_examples
         if grid is not None:
@@ -117,9 +119,11 @@ class Judge:
         model: nn.Module,
         score: ScoreModel | SubsetScore,
         normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+        *,
+        noisy: Collection[str] | None = None,
     ) -> None:
         self._scratch = copy.deepcopy(model)
-        self._weights = noisy_weights(self._scratch, normalisation=normalisation)
+        self._weights = noisy_weights(self._scratch, noisy=noisy, normalisation=normalisation)
         self._score = score
         self._memory = Memory()
         self._written: tuple[Reception, GroupTemperatures] | None = None
