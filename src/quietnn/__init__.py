@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quietnn.automatic.result import AutoResult, Tried
     from quietnn.calibration.calibrate import calibrate, calibrate_with_report
     from quietnn.calibration.report import CalibratedLayer, CalibrationReport
+    from quietnn.calibration.starts import calibrated_starts
     from quietnn.calibration.structured import calibrate_structured
     from quietnn.channels.awgn import AWGN, Power
     from quietnn.channels.base import Channel, Medium, Observation
@@ -109,6 +110,7 @@ _HOMES = {
     "calibrate": "quietnn.calibration.calibrate",
     "calibrate_structured": "quietnn.calibration.structured",
     "calibrate_with_report": "quietnn.calibration.calibrate",
+    "calibrated_starts": "quietnn.calibration.starts",
     "classification_loss": "quietnn.denoisers.evidence",
     "denoise": "quietnn.denoisers.denoise",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
@@ -188,6 +190,7 @@ __all__ = [
     "calibrate",
     "calibrate_structured",
     "calibrate_with_report",
+    "calibrated_starts",
     "classification_loss",
     "denoise",
     "denoise_checkpoint",

@@ -224,7 +224,7 @@ def test_a_network_that_counts_its_calls_is_not_called_itself() -> None:
         classification_loss(points(60, 4), LABELS),
         60,
         noise_variance=observation.noise_variance,
-        calibrate=copy.deepcopy,
+        starts={"calibrated": copy.deepcopy(observation.received)},
         settings=PosteriorSettings(num_steps=2),
     )
     assert int(observation.received.calls) == int(result.model.calls) == 0

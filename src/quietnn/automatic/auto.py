@@ -12,8 +12,6 @@ from quietnn.automatic.candidates import (
     Candidate,
     Normalisation,
     Received,
-    has_kernels,
-    has_stored_statistics,
     scale_is_undone,
 )
 from quietnn.automatic.choice import BASELINE, accuracy_of_choice, at_least, choose
@@ -21,6 +19,7 @@ from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
 from quietnn.batches import Inputs, check_finite, check_inputs
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.starts import has_kernels, has_stored_statistics
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Split, folds

@@ -9,13 +9,12 @@ from torch import nn
 
 from quietnn.automatic.labelled import Labelled
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.starts import calibrated_starts, has_kernels, has_stored_statistics
 from quietnn.calibration.structured import calibrate_structured
-from quietnn.calibration.visit import BatchNorm
 from quietnn.denoisers.affine import ML, Temperatures
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import GroupTemperatures, Reception
-from quietnn.denoisers.structured import CONVOLUTIONS
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.targets import noisy_weights
 from quietnn.tuning.gradient import GradientSettings, tune_by_gradient
@@ -80,10 +79,6 @@ class Received:
         noise = noise_by_group(self.noise, weights, layerwise(weights))
         return Reception.of(weights, noise, groups="layerwise")
 
-    def calibrated(self, model: nn.Module) -> nn.Module:
-        """Noise-aware calibration of the weights as they came."""
-        return calibrate(model, self.examples.inputs, noise_variance=self.noise, normalisation=self.normalisation)
-
 
 @dataclass(frozen=True)
 class Made:
@@ -108,11 +103,6 @@ class Candidate:
     make: Callable[[Received], Made]
     cost: float
     applies: Callable[[nn.Module], bool] = lambda model: True
-
-
-def has_stored_statistics(model: nn.Module) -> bool:
-    """Whether there is a BatchNorm with running statistics to calibrate."""
-    return any(isinstance(layer, BatchNorm) and layer.running_mean is not None for layer in model.modules())
 
 
 def scale_is_undone(model: nn.Module) -> bool:
@@ -144,7 +134,13 @@ def _mmse(groups: str) -> Callable[[Received], Made]:
 
 
 def _calibrated(received: Received) -> Made:
-    return Made(received.calibrated(received.model), 1.0)
+    model = calibrate(
+        received.model,
+        received.examples.inputs,
+        noise_variance=received.noise,
+        normalisation=received.normalisation,
+    )
+    return Made(model, 1.0)
 
 
 def _structured(received: Received) -> Made:
@@ -155,11 +151,6 @@ def _structured(received: Received) -> Made:
         normalisation=received.normalisation,
     )
     return Made(model, 1.0)
-
-
-def has_kernels(model: nn.Module) -> bool:
-    """Whether there is a convolution to have a structured prior, and a BatchNorm to be calibrated."""
-    return has_stored_statistics(model) and any(type(layer) in CONVOLUTIONS for layer in model.modules())
 
 
 def _mmse_pb(received: Received) -> Made:
@@ -216,16 +207,22 @@ def _layerwise(received: Received) -> Made:
 
 
 def _posterior(received: Received) -> Made:
+    starts = calibrated_starts(
+        received.model,
+        received.examples.inputs,
+        noise_variance=received.noise,
+        normalisation=received.normalisation,
+    )
     result = posterior(
         received.model,
         received.examples.as_loss,
         len(received.examples),
         noise_variance=received.noise,
-        calibrate=received.calibrated,
+        starts=starts,
         seed=received.seed,
         normalisation=received.normalisation,
     )
-    return Made(result.model, result.num_passes)
+    return Made(result.model, result.num_passes + len(starts))
 
 
 CANDIDATES: tuple[Candidate, ...] = (

@@ -1,8 +1,9 @@
 """A network whose BatchNorms follow its weights while it is judged, without a layer being exchanged.
 
 What is exchanged is the operation. While a BatchNorm of the network is called, `torch.nn.functional.batch_norm` on its
-stored statistics uses blended ones (`quietnn.denoisers.blended_norm`). The layers stay, and so does what else they do:
-a child class of BatchNorm that adds an activation adds it still, and a model may read `bn.running_mean`.
+stored statistics uses others: those of a start, carried along (`quietnn.denoisers.anchored_norm`), or, without one, a
+blend of stored and seen (`quietnn.denoisers.blended_norm`). The layers stay, and so does what else they do: a child
+class of BatchNorm that adds an activation adds it still, and a model may read `bn.running_mean`.
 """
 
 from collections import Counter
@@ -16,6 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from quietnn.denoisers.anchored_norm import Anchor
 from quietnn.denoisers.blended_norm import ExampleMoments, blend
 from quietnn.makers import Makers
 
@@ -23,7 +25,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Blending:
-    """While this is entered, the BatchNorms of a network use blended statistics; what they saw is remembered.
+    """While this is entered, the BatchNorms of a network follow its weights; what they saw is remembered.
 
     A BatchNorm that the network calls more than once in a pass keeps its stored statistics: they are those of a mixture
     of what its calls are given, which no single call can be compared with. So does a child class that does not call
@@ -49,6 +51,7 @@ class Blending:
             for name, layer in network.named_modules()
             if isinstance(layer, _BATCH_NORM) and layer.running_mean is not None
         }
+        self._anchors: Mapping[str, Anchor] = {}
         self._seen: dict[str, list[ExampleMoments]] = {}
         self._watch: Callable[[str, Tensor], object] | None = None
         self._handles: list[RemovableHandle] = []
@@ -77,9 +80,37 @@ class Blending:
     def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
         """Mean and variance by layer, of all examples of the last pass together, however it was cut into calls."""
         return {
-            name: blend(ExampleMoments.pooled(self._seen[name]), _stored(layer), layer.eps)
+            name: self._following(name, layer, ExampleMoments.pooled(self._seen[name]))
             for name, layer in self._layers.items()
             if sum(len(part.means) for part in self._seen.get(name, ())) > 1
+        }
+
+    def anchor(self, start: nn.Module, run: Callable[[], object]) -> None:
+        """From now on carry the statistics of a start along, a network of the same layers.
+
+        Args:
+            start: in evaluation mode; layers that it does not have are blended.
+            run: calls it with all examples, at once or in chunks.
+        """
+        seen: dict[str, list[ExampleMoments]] = {}
+
+        def watch(name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+            seen.setdefault(name, []).append(ExampleMoments.of(given))
+
+        layers = {name: layer for name, layer in start.named_modules() if name in self._layers}
+        handles = [
+            layer.register_forward_pre_hook(partial(watch, name), with_kwargs=True) for name, layer in layers.items()
+        ]
+        try:
+            with torch.no_grad():
+                run()
+        finally:
+            for handle in handles:
+                handle.remove()
+        self._anchors = {
+            name: Anchor.of(ExampleMoments.pooled(parts), _stored(layers[name]), layers[name].eps)
+            for name, parts in seen.items()
         }
 
     def scale_free(self, run: Callable[[], object]) -> frozenset[str]:
@@ -170,7 +201,7 @@ class Blending:
         self._seen.setdefault(name, []).append(moments.detach())
         if len(input) < 2:  # nothing tells its sampling error
             return functional.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-        mean, variance = blend(moments, _stored(layer), eps)
+        mean, variance = self._following(name, layer, moments)
         scale = torch.rsqrt(variance + eps)
         shift = -mean * scale
         if weight is not None:
@@ -179,6 +210,13 @@ class Blending:
             shift = shift + bias
         shape = (1, -1, *(1,) * (input.dim() - 2))
         return input * scale.view(shape) + shift.view(shape)
+
+    def _following(
+        self, name: str, layer: "nn.modules.batchnorm._BatchNorm", moments: ExampleMoments
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and variance of a layer where the examples have these moments."""
+        anchor = self._anchors.get(name)
+        return blend(moments, _stored(layer), layer.eps) if anchor is None else anchor.statistics(moments, layer.eps)
 
 
 class _Exchange(TorchFunctionMode):

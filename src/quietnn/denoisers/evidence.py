@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -29,9 +29,6 @@ statistics that are kept in the end are those of all positions together.
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Random variants of a batch of inputs that keep their labels, for example crops and flips."""
-
-Calibrate = Callable[[nn.Module], nn.Module]
-"""Fits the BatchNorm statistics of a network to its weights; returns another network. One forward pass."""
 
 
 def classification_loss(
@@ -113,9 +110,9 @@ def folds(num_examples: int, num_folds: int, *, seed: int) -> list[Split]:
 class Scratch:
     """A private copy of a network whose noisy weights can be set, judged and differentiated.
 
-    Dropout is off. BatchNorm uses its stored statistics or, with `blended`, those of `quietnn.denoisers.blended_norm`:
-    then scales and shifts that noise gave to its inputs matter little. Gradients are taken even where the caller has
-    switched them off.
+    Dropout is off. BatchNorm uses its stored statistics or, with `blended`, follows the weights
+    (`quietnn.denoisers.blending`): then scales and shifts that noise gave to its inputs matter little. Gradients are
+    taken even where the caller has switched them off.
 
     Attributes:
         num_passes: the cost so far, in forward passes over `num_examples` examples; a backward pass counts two.
@@ -179,6 +176,20 @@ class Scratch:
     def judge_network(self, network: nn.Module, positions: Tensor) -> float:
         """The mean loss of another network in evaluation mode: of a copy, for a call may leave traces in buffers."""
         return self._judge(copy.deepcopy(network).eval(), positions)
+
+    def judge_parts(self, network: nn.Module, parts: Sequence[Tensor]) -> Tensor:
+        """The same for several parts of the examples, each by itself: how much they differ tells the error."""
+        copied = copy.deepcopy(network).eval()
+        return torch.tensor([self._judge(copied, part) for part in parts], dtype=torch.float64)
+
+    @torch.inference_mode(False)
+    def anchor(self, start: nn.Module) -> None:
+        """From now on BatchNorm statistics are those of a start, carried along as the examples' change."""
+        if self._blending:
+            copied = copy.deepcopy(start).eval()
+            everything = torch.arange(self._num_examples)
+            self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
+            self.num_passes += 1
 
     def finish(self, model: nn.Module, weights: Weights) -> nn.Module:
         """A copy of the model with these weights and, where statistics are blended, those of all examples."""

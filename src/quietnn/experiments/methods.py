@@ -8,6 +8,7 @@ from torch import nn
 from quietnn.automatic.auto import auto, auto_labelled
 from quietnn.calibration.baselines import re_estimate
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.starts import calibrated_starts
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.denoise import denoise
@@ -133,16 +134,16 @@ def _mmse_pb_gradient(receiver: Receiver) -> Outcome:
 
 def _posterior(receiver: Receiver) -> Outcome:
     """Every noisy weight adjusted by the labels, within what noise and prior allow."""
-    loss = loss_on(receiver.tuning, receiver.augment)
+    starts = calibrated_starts(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise)
     result = posterior(
         receiver.model,
-        loss,
+        loss_on(receiver.tuning, receiver.augment),
         len(receiver.tuning),
         noise_variance=receiver.noise,
-        calibrate=lambda model: calibrate(model, receiver.tuning.inputs, noise_variance=receiver.noise),
+        starts=starts,
         seed=receiver.seed,
     )
-    return Outcome(result.model, math.ceil(result.num_passes), chosen=result.chosen)
+    return Outcome(result.model, math.ceil(result.num_passes + len(starts)), chosen=result.chosen)
 
 
 def _finetuned(receiver: Receiver) -> Outcome:

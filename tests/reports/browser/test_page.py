@@ -50,14 +50,20 @@ def test_curves_bands_gain_surface_and_layers_are_drawn(page: Any) -> None:
     assert page.locator("h1").text_content() == "Handwritten digits under weight noise"
 
 
-def test_hovering_shows_the_values_of_the_records(page: Any, make_records: Make) -> None:
-    records = make_records(num_draws=3)
-    chart = page.locator("#task-0-accuracy svg.chart")
-    chart.scroll_into_view_if_needed()
-    marks = page.locator('#task-0-accuracy .series[data-label="MMSE_pb"] path[transform]')
-    box = marks.nth(3).bounding_box()
+def hover(page: Any, mark: Any) -> Any:
+    """The card that a mark shows: drawn figures and scrolling come to rest first, for a scroll hides the card."""
+    mark.scroll_into_view_if_needed()
+    page.evaluate("() => new Promise((rest) => requestAnimationFrame(() => requestAnimationFrame(rest)))")
+    box = mark.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tip = page.locator(".tip")
+    tip.wait_for(state="visible")
+    return tip
+
+
+def test_hovering_shows_the_values_of_the_records(page: Any, make_records: Make) -> None:
+    records = make_records(num_draws=3)
+    tip = hover(page, page.locator('#task-0-accuracy .series[data-label="MMSE_pb"] path[transform]').nth(3))
     assert tip.locator("strong").text_content() == "WNR −6 dB, 3 draws"
     row = next(row for row in tip.locator("tr").all() if row.locator("td").first.text_content() == "MMSEpb")
     measured = [100 * r["accuracy"] for r in records if r["method"] == "mmse_pb" and r["wnr_db"] == -6.0]
@@ -67,12 +73,8 @@ def test_hovering_shows_the_values_of_the_records(page: Any, make_records: Make)
 
 def test_a_point_of_the_surface_shows_its_trial(page: Any, make_records: Make) -> None:
     page.select_option("#task-0-surface-wnr", label="−6 dB")
-    svg = page.locator("#task-0-surface svg.chart")
-    svg.scroll_into_view_if_needed()
-    dot = svg.locator("circle[r='2']").nth(20)
-    box = dot.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    tip = page.locator(".tip").inner_text().replace("−", "-").replace("\n", " ").replace("\t", " ")
+    card = hover(page, page.locator("#task-0-surface svg.chart circle[r='2']").nth(20))
+    tip = card.inner_text().replace("−", "-").replace("\n", " ").replace("\t", " ")
     trials = next(
         r["trials"]
         for r in make_records(num_draws=3)

@@ -115,13 +115,14 @@ class OverTheAir(Strategy):
         if not wanted:
             return []
         messages = list(self._strategy.configure_train(number + 1, arrays, config, grid))
-        kept = [message for message in messages if message.metadata.dst_node_id in wanted]
-        if len(kept) < len(wanted):
+        # Every device is looked for, not only those of this round: a sample may hold these by chance, for some rounds.
+        missed = set(nodes.values()).difference(message.metadata.dst_node_id for message in messages)
+        if missed.intersection(grid.get_node_ids()):  # those that went away meanwhile are nobody's fault
             raise InvalidConfig(
-                f"{type(self._strategy).__name__} chose {len(messages)} nodes itself and left out devices of this "
-                "round; give it fraction_train=1.0 and set num_active in the federation"
+                f"{type(self._strategy).__name__} chose {len(messages)} of {len(nodes)} nodes itself, and who takes "
+                "part is chosen by the seed; give it fraction_train=1.0 and set num_active in the federation"
             )
-        return kept
+        return [message for message in messages if message.metadata.dst_node_id in wanted]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

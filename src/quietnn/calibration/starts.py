@@ -1,0 +1,45 @@
+"""Networks that calibration makes of a noisy one without labels: where a fit with labels begins."""
+
+from torch import nn
+
+from quietnn.batches import Inputs
+from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.structured import calibrate_structured
+from quietnn.calibration.visit import BatchNorm
+from quietnn.denoisers.structured import CONVOLUTIONS
+from quietnn.noise import NoiseVariance
+from quietnn.weights import NORMALISATION_TYPES
+
+
+def has_stored_statistics(model: nn.Module) -> bool:
+    """Whether there is a BatchNorm with running statistics to calibrate."""
+    return any(isinstance(layer, BatchNorm) and layer.running_mean is not None for layer in model.modules())
+
+
+def has_kernels(model: nn.Module) -> bool:
+    """Whether there is a convolution to have a structured prior, and a BatchNorm to be calibrated."""
+    return has_stored_statistics(model) and any(type(layer) in CONVOLUTIONS for layer in model.modules())
+
+
+def calibrated_starts(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: NoiseVariance,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> dict[str, nn.Module]:
+    """The `starts` of `quietnn.posterior`: calibrated, and with convolutions under the structured prior as well.
+
+    One forward pass each; nothing without BatchNorm.
+
+    >>> list(calibrated_starts(nn.Linear(2, 2), inputs=None, noise_variance=0.1))
+    []
+    """
+    starts = {}
+    if has_stored_statistics(model):
+        starts["calibrated"] = calibrate(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+    if has_kernels(model):
+        starts["structured"] = calibrate_structured(
+            model, inputs, noise_variance=noise_variance, normalisation=normalisation
+        )
+    return starts

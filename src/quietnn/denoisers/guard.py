@@ -1,0 +1,43 @@
+"""Whether a fit to some examples is worth having, judged on others."""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from quietnn.denoisers.evidence import Split
+
+_PARTS_OF_A_FOLD = 5
+
+
+def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:
+    """The held-out positions of each split in a few parts, so that there are losses to compare and tell an error from.
+
+    >>> from quietnn.denoisers.evidence import folds
+    >>> [[len(part) for part in parts] for parts in parts_of(folds(21, 2, seed=0))]
+    [[3, 2, 2, 2, 2], [2, 2, 2, 2, 2]]
+    """
+    return [list(split.held_out.tensor_split(min(_PARTS_OF_A_FOLD, len(split.held_out)))) for split in splits]
+
+
+def mean_loss(losses: Tensor, parts: Sequence[Tensor]) -> float:
+    """The mean loss of all examples from the mean losses of parts of them."""
+    return sum(float(loss) * len(part) for loss, part in zip(losses, parts, strict=True)) / sum(map(len, parts))
+
+
+def is_worth_it(fit: Tensor, start: Tensor, parts: Sequence[Tensor]) -> bool:
+    """Whether a fit is to be used in place of a start, from the losses of both on parts of the examples.
+
+    The fits that are judged have seen half of the examples and taken half of the steps; the one that is used sees all
+    of them. So a draw goes to the fit: a start has to be better by more than a standard error of the difference.
+
+    >>> import torch
+    >>> parts, start = [torch.arange(2)] * 4, torch.tensor([1.0, 2.0, 1.0, 2.0])
+    >>> is_worth_it(start + torch.tensor([0.3, -0.3, 0.3, -0.2]), start, parts), is_worth_it(start + 0.1, start, parts)
+    (True, False)
+    """
+    fitted = mean_loss(fit, parts)
+    if not math.isfinite(fitted):
+        return False
+    gap = fitted - mean_loss(start, parts)
+    return gap <= 0 or gap <= float((fit - start).std()) / math.sqrt(len(parts))
