@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quietnn.automatic.result import AutoResult, Tried
     from quietnn.calibration.calibrate import calibrate, calibrate_with_report
     from quietnn.calibration.report import CalibratedLayer, CalibrationReport
+    from quietnn.calibration.self_training import SelfTrained, confidence_loss, self_train
     from quietnn.calibration.starts import calibrated_starts
     from quietnn.calibration.structured import calibrate_structured
     from quietnn.channels.awgn import AWGN, Power
@@ -96,6 +97,7 @@ _HOMES = {
     "Repetition": "quietnn.channels.repetition",
     "Score": "quietnn.tuning.score",
     "Streaming": "quietnn.checkpoints.workers",
+    "SelfTrained": "quietnn.calibration.self_training",
     "SubsetScore": "quietnn.tuning.tune",
     "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.denoisers.affine",
@@ -111,6 +113,7 @@ _HOMES = {
     "calibrate_structured": "quietnn.calibration.structured",
     "calibrate_with_report": "quietnn.calibration.calibrate",
     "calibrated_starts": "quietnn.calibration.starts",
+    "confidence_loss": "quietnn.calibration.self_training",
     "classification_loss": "quietnn.denoisers.evidence",
     "denoise": "quietnn.denoisers.denoise",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
@@ -129,6 +132,7 @@ _HOMES = {
     "noisy_names": "quietnn.weights",
     "posterior": "quietnn.denoisers.posterior",
     "read_temperatures": "quietnn.checkpoints.temperatures",
+    "self_train": "quietnn.calibration.self_training",
     "transmit": "quietnn.channels.transmit",
     "transmit_checkpoint": "quietnn.checkpoints.transmit",
     "tune": "quietnn.tuning.tune",
@@ -175,6 +179,7 @@ __all__ = [
     "Reception",
     "Repetition",
     "Score",
+    "SelfTrained",
     "Streaming",
     "SubsetScore",
     "Task",
@@ -192,6 +197,7 @@ __all__ = [
     "calibrate_with_report",
     "calibrated_starts",
     "classification_loss",
+    "confidence_loss",
     "denoise",
     "denoise_checkpoint",
     "finetune",
@@ -209,6 +215,7 @@ __all__ = [
     "noisy_names",
     "posterior",
     "read_temperatures",
+    "self_train",
     "transmit",
     "transmit_checkpoint",
     "tune",

@@ -19,6 +19,7 @@ from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
 from quietnn.batches import Inputs, check_finite, check_inputs
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.self_training import self_train
 from quietnn.calibration.starts import has_kernels, has_stored_statistics
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.denoise import denoise
@@ -37,6 +38,9 @@ _TOO_WEAK = (
     "too weak to be estimated, so the weights are as they came; noise_power_from_pilots and "
     "noise_power_from_receptions can tell weaker noise"
 )
+_SELF_TRAINING = 100
+"""About how many passes training without labels takes."""
+
 _NUM_FOLDS = 2
 _SMALLEST = 8
 
@@ -49,6 +53,7 @@ def auto(
     labels: Tensor | None = None,
     loss: Losses = cross_entropy,
     augment: Augment | None = None,
+    balanced_classes: bool = False,
     max_passes: float = MAX_PASSES,
     seed: int = 0,
     normalisation: Normalisation = NORMALISATION_TYPES,
@@ -58,7 +63,8 @@ def auto(
     - *Nothing*: MMSE where every scale is undone by a normalisation of each input (transformers), else the weights as
       they came: plain MMSE harms networks with BatchNorm.
     - *Inputs*: noise-aware calibration of BatchNorm, after the structured prior where there are convolutions; without
-      BatchNorm as above.
+      BatchNorm as above. If classes are said to be balanced, the weights are then moved until the network is sure of
+      the inputs (`self_train`).
     - *Inputs and labels*: every candidate is made twice, from half of the examples each time, and judged on the other
       half. The simplest within a standard error of the smallest loss wins, if its loss is not above that of the weights
       as they came, and is made once more from all examples. A candidate that fails is recorded and passed over.
@@ -72,6 +78,7 @@ def auto(
         labels: class numbers, or whatever `loss` compares outputs with.
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
         augment: random variants of the inputs that keep their labels, such as crops and flips.
+        balanced_classes: say that all classes are about equally common among inputs without labels.
         max_passes: candidates that would cost more, in forward passes over the examples, are left out.
         seed: of the halves, of orders and of augmentation.
         normalisation: module types whose parameters carry no noise.
@@ -100,6 +107,8 @@ def auto(
         noise_variance = power.variance
         notes.append(f"{power}: {'estimated, not told' if noise_variance else _TOO_WEAK}")
     if inputs is None or labels is None:
+        if inputs is not None and balanced_classes and max_passes >= _SELF_TRAINING:
+            return _self_trained(model, noise_variance, inputs, augment, seed, normalisation, tuple(notes))
         return _without_labels(model, noise_variance, inputs, normalisation, tuple(notes))
     examples = Labelled(inputs, labels, loss, augment)
     return auto_labelled(
@@ -212,6 +221,30 @@ class _Trials:
         if candidate.cost > 20 and any(bool((verdict.right == 1).all()) for verdict in self.verdicts.values()):
             return "not tried: a simpler one has every held-out example right"
         return None
+
+
+def _self_trained(
+    model: nn.Module,
+    noise_variance: NoiseVariance,
+    inputs: Inputs,
+    augment: Augment | None,
+    seed: int,
+    normalisation: Normalisation,
+    notes: tuple[str, ...],
+) -> AutoResult:
+    """Inputs whose classes are balanced: as without labels, and on from there."""
+    try:
+        trained = self_train(
+            model, inputs, noise_variance=noise_variance, augment=augment, seed=seed, normalisation=normalisation
+        )
+    except QuietnnError as error:
+        notes = (*notes, f"self-training failed: {error}")
+        return _without_labels(model, noise_variance, inputs, normalisation, notes)
+    if not trained.fit_loss:
+        return _without_labels(model, noise_variance, inputs, normalisation, notes)
+    note = "no labels, so nothing could be judged; the network was made sure of inputs whose classes are balanced"
+    tried = tuple(map(Tried, (BASELINE, trained.start, "self_trained")))
+    return AutoResult(trained.model, "self_trained", tried, None, None, trained.num_passes, (*notes, note))
 
 
 def _without_labels(

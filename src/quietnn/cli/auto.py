@@ -15,6 +15,9 @@ def auto(
     ] = None,
     num_examples: Annotated[int, typer.Option(help="Examples to use; 0 for none at all. Never test data.")] = 100,
     labels: Annotated[bool, typer.Option(help="Use the labels of the examples, or their inputs only.")] = True,
+    balanced_classes: Annotated[
+        bool, typer.Option(help="Without labels: say that all classes are about equally common, to train by that.")
+    ] = False,
     max_passes: Annotated[float, typer.Option(help="Leave out what would cost more passes over the examples.")] = 450,
     seed: Annotated[int, typer.Option(help="Which examples, and how they are halved.")] = 0,
     data_dir: Annotated[
@@ -44,6 +47,7 @@ def auto(
             inputs=examples.inputs if examples else None,
             labels=examples.labels if examples and labels else None,
             augment=loaded.augment,
+            balanced_classes=balanced_classes,
             max_passes=max_passes,
             seed=seed,
         )

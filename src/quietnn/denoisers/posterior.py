@@ -20,8 +20,8 @@ from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Loss, Scratch, folds
 from quietnn.denoisers.guard import is_worth_it, mean_loss, parts_of
 from quietnn.denoisers.reception import GroupTemperatures, Reception
-from quietnn.denoisers.starts import Start, given_starts, own_starts
-from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, Whitened, maximise
+from quietnn.denoisers.starts import given_starts, own_starts, prepare
+from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, maximise
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
@@ -107,7 +107,7 @@ def posterior(
     losses |= {name: scratch.judge_parts(place.network, parts) for name, place in places.items()}
     scores = {name: mean_loss(values, parts) for name, values in losses.items()}
     place = places["centre" if "centre" in places else min(places, key=lambda name: scores[name])]
-    whitened = _prepare(scratch, place, reception)
+    whitened = prepare(scratch, place, reception)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
@@ -125,10 +125,3 @@ def posterior(
     final = fit(torch.arange(num_examples), settings)
     finished = scratch.finish(model, final.weights)
     return Posterior(finished, "posterior", scores, final.losses, final.move, scratch.num_passes)
-
-
-def _prepare(scratch: Scratch, place: Start, reception: Reception) -> Whitened:
-    """The Gaussian about a start, and BatchNorms that follow the weights from there."""
-    if place.is_anchor:
-        scratch.anchor(place.network)
-    return Whitened.of(reception, place.weights, scratch.scale_free() if place.is_scale_free else ())

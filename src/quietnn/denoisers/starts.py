@@ -9,6 +9,7 @@ from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.evidence import Scratch
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.structured import structured_denoisers
+from quietnn.denoisers.whitened import Whitened
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
 
@@ -67,6 +68,13 @@ def own_starts(
     whole = Reception.of(received, noise)
     estimate = whole.estimate(whole.denoisers(MMSE))
     return {**starts, "mmse": Start(scratch.finish(model, estimate), estimate)}
+
+
+def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
+    """The Gaussian about a start, and BatchNorms that follow the weights from there."""
+    if start.is_anchor:
+        scratch.anchor(start.network)
+    return Whitened.of(reception, start.weights, scratch.scale_free() if start.is_scale_free else ())
 
 
 def _at_length(estimate: Weights, received: Weights, names: Collection[str]) -> dict[str, Tensor]:

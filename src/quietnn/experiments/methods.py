@@ -8,6 +8,7 @@ from torch import nn
 from quietnn.automatic.auto import auto, auto_labelled
 from quietnn.calibration.baselines import re_estimate
 from quietnn.calibration.calibrate import calibrate
+from quietnn.calibration.self_training import self_train
 from quietnn.calibration.starts import calibrated_starts
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.affine import MMSE, Temperatures
@@ -94,6 +95,18 @@ def _structured(receiver: Receiver) -> Outcome:
     """Convolutions denoised under the structured prior, then calibrated; no labels."""
     model = calibrate_structured(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise)
     return Outcome(model, num_passes=1)
+
+
+def _self_trained(receiver: Receiver) -> Outcome:
+    """The structured prior, then weights moved until the network is sure of the inputs; classes equally common."""
+    result = self_train(
+        receiver.model,
+        receiver.tuning.inputs,
+        noise_variance=receiver.noise,
+        augment=receiver.augment,
+        seed=receiver.seed,
+    )
+    return Outcome(result.model, math.ceil(result.num_passes), chosen=result.start)
 
 
 def _calibrated_balanced(receiver: Receiver) -> Outcome:
@@ -194,6 +207,7 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "calibrated_balanced": _calibrated_balanced,
     "mmse_calibrated": _mmse_calibrated,
     "structured": _structured,
+    "self_trained": _self_trained,
     "re_estimated": _re_estimated,
     "mmse_pb_gradient": _mmse_pb_gradient,
     "posterior": _posterior,

@@ -27,6 +27,7 @@ METHODS: dict[str, MethodStyle] = {
     "calibrated": MethodStyle("Calibrated", "#882255", "X", "-"),
     "calibrated_balanced": MethodStyle("Calibrated, balanced classes", "#AA3377", "1", "-."),
     "structured": MethodStyle("Structured prior, calibrated", "#6699CC", "$S$", "-"),
+    "self_trained": MethodStyle("Self-trained, no labels", "#DDCC77", "$U$", "-"),
     "mmse_calibrated": MethodStyle("MMSE, calibrated", "#CC6677", "_", "-."),
     "re_estimated": MethodStyle("Re-estimated", "#DDAA33", "d", ":"),
     "mmse_pb_gradient": MethodStyle("MMSE_pb by gradient", "#999933", "H", "-"),
