@@ -112,6 +112,29 @@ def test_with_inputs_batch_norm_is_calibrated(miniature: object, layer_normed: o
     assert auto(layer_normed.model, noise_variance=0.01, inputs=layer_normed.inputs).chosen == "mmse"
 
 
+def test_balanced_classes_allow_training_without_labels(miniature: object) -> None:
+    observation = transmit(miniature.model, wnr_db=WNR_DB, seed=0)
+    noise = observation.noise_variance
+    result = auto(observation.received, noise_variance=noise, inputs=miniature.inputs, balanced_classes=True, seed=3)
+    by_hand = quietnn.self_train(observation.received, miniature.inputs, noise_variance=noise, seed=3)
+    assert (result.chosen, result.num_passes) == ("self_trained", by_hand.num_passes)
+    assert torch.equal(result.model[0].weight, by_hand.model[0].weight)
+    assert [one.name for one in result.tried] == ["ml", "calibrated", "self_trained"]
+    short = auto(
+        observation.received, noise_variance=noise, inputs=miniature.inputs, balanced_classes=True, max_passes=30
+    )
+    assert (short.chosen, short.num_passes) == ("calibrated", 1)
+    none = auto(miniature.model, noise_variance=0.0, inputs=miniature.inputs, balanced_classes=True)
+    assert (none.chosen, none.num_passes) == ("ml", 0)
+
+
+def test_training_without_labels_that_fails_falls_back_to_calibration() -> None:
+    regression = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).eval()
+    result = auto(regression, noise_variance=0.01, inputs=torch.rand(20, 4), balanced_classes=True)
+    assert result.chosen == "calibrated"
+    assert result.notes[0].startswith("self-training failed: the network's outputs have shape")
+
+
 def test_calibration_that_fails_leaves_the_weights_as_they_came(miniature: object) -> None:
     broken = transmit(miniature.model, wnr_db=WNR_DB, seed=0).received
     with torch.no_grad():

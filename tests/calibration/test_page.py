@@ -1,10 +1,13 @@
-"""The example on the page about calibration runs."""
+"""The examples on the pages about methods without labels run."""
 
 import doctest
 from pathlib import Path
 
+import pytest
 
-def test_the_example_runs() -> None:
-    page = Path(__file__).parents[2] / "docs" / "calibration.md"
+
+@pytest.mark.parametrize("name", ["calibration", "self-training"])
+def test_the_example_runs(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / f"{name}.md"
     failed, attempted = doctest.testfile(str(page), module_relative=False)
     assert (failed, attempted > 0) == (0, True)

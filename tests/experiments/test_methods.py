@@ -41,7 +41,7 @@ def test_a_method_leaves_the_received_network_alone_and_normalisation_too(name: 
     assert all(torch.equal(before[key], after[key]) for key in before)
     denoised = state(outcome.model)
     normalisation = [key for key in before if ".bn" in key or key.startswith("bn")]
-    fitted = ("structured", "re_estimated", "posterior", "finetuned", "auto", "auto_unlabelled")
+    fitted = ("structured", "self_trained", "re_estimated", "posterior", "finetuned", "auto", "auto_unlabelled")
     if "calibrated" in name or name in fitted:
         normalisation = [key for key in normalisation if "running" not in key]
     assert all(torch.equal(before[key], denoised[key]) for key in normalisation)
@@ -108,7 +108,7 @@ def test_the_gradient_starts_from_the_whole_model_optimum(monkeypatch: pytest.Mo
     assert set(starts[0].values()) != {ML}, "the optimum is somewhere else here"
 
 
-@pytest.mark.parametrize("name", ["posterior", "finetuned", "mmse_pb_gradient"])
+@pytest.mark.parametrize("name", ["posterior", "self_trained", "finetuned", "mmse_pb_gradient"])
 def test_methods_that_fit_see_variants_of_the_inputs(name: str) -> None:
     class Seen(Exception):
         pass
