@@ -11,9 +11,10 @@ from torch import Tensor, nn
 import quietnn
 from quietnn.automatic import auto as module
 from quietnn.automatic.auto import auto
-from quietnn.automatic.candidates import CANDIDATES, Candidate, Made, Received, scale_is_undone
+from quietnn.automatic.candidates import CANDIDATES, Candidate, Made, Received
 from quietnn.automatic.choice import at_least
 from quietnn.automatic.labelled import Labelled
+from quietnn.calibration.starts import scale_is_undone
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 

@@ -107,6 +107,52 @@ def test_a_transformer_starts_from_mmse() -> None:
     assert result.start == "mmse"
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_batch_norms_start_from_the_weights_as_they_came(seed: int) -> None:
+    """MMSE would shrink what stored statistics expect at full size."""
+    norm = nn.BatchNorm1d(8)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), norm, nn.ReLU(), nn.Linear(8, 8), norm, nn.ReLU(), nn.Linear(8, 3)).eval()
+    received = transmit(model, wnr_db=0.0, seed=seed)
+    result = self_train(received.received, blobs(60)[0], noise_variance=received.noise_variance)
+    assert result.start == "received"
+    assert result.num_passes < 98, "nothing was calibrated"
+
+
+def test_a_network_without_normalisation_starts_as_it_came() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    assert self_train(model, blobs(20)[0], noise_variance=0.01).start == "received"
+
+
+def test_outputs_of_infinite_certainty_have_no_entropy() -> None:
+    logits = torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]], requires_grad=True)
+    loss = confidence_loss(torch.eye(2))(lambda inputs: logits, torch.arange(2), None)
+    assert float(loss.detach()) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_inputs_by_keyword_and_variants_of_them() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
+
+        def forward(self, points: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.layers(points)}
+
+    torch.manual_seed(0)
+    settings = PosteriorSettings(num_steps=2)
+    result = self_train(Named().eval(), {"points": blobs(20)[0]}, noise_variance=0.01, settings=settings)
+    assert result.move > 0
+    seen = []
+
+    def augment(inputs: Tensor, generator: torch.Generator) -> Tensor:
+        seen.append(len(inputs))
+        return inputs
+
+    self_train(nn.Linear(8, 3), blobs(20)[0], noise_variance=0.01, augment=augment, settings=settings)
+    assert seen == [20, 20]
+
+
 def test_what_cannot_be_trained_is_refused(network: nn.Module) -> None:
     inputs, _ = blobs(20)
     with pytest.raises(InvalidConfig, match="classes of class_shares"):

@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from quietnn.calibration.starts import calibrated_starts
 from quietnn.channels.transmit import transmit
 from quietnn.denoisers.blending import Blending
 from quietnn.denoisers.evidence import Loss, Scratch, classification_loss
 from quietnn.denoisers.posterior import posterior
-from quietnn.denoisers.whitened import PosteriorSettings
+from quietnn.denoisers.reception import Reception
+from quietnn.denoisers.whitened import PosteriorSettings, Whitened, maximise
 from quietnn.targets import noisy_weights
 
 LABELS = torch.arange(60) % 3
@@ -244,3 +246,87 @@ def test_the_caller_may_have_switched_gradients_off(switched_off: Callable[[], o
         found = run()
     assert all(torch.equal(tensor, expected.state_dict()[name]) for name, tensor in found.state_dict().items())
     assert not any(tensor.is_inference() for tensor in found.parameters())
+
+
+def test_a_layer_whose_output_is_used_elsewhere_keeps_its_scale() -> None:
+    class PreActivation(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.norm, self.inner = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)
+            self.norm2, self.head = nn.BatchNorm1d(4), nn.Linear(4, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            made = self.stem(inputs)
+            return torch.as_tensor(self.head(self.norm2(self.inner(self.norm(made).relu())) + made))
+
+    torch.manual_seed(0)
+    network = PreActivation().eval()
+    before = copy.deepcopy(network.state_dict())
+    scratch = Scratch(network, classification_loss(points(60, 4), LABELS), 60, blended=True)
+    assert scratch.scale_free() == {"inner.weight", "inner.bias"}
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_only_layers_that_are_linear_in_their_weights_have_a_scale() -> None:
+    network = nn.Sequential(nn.Linear(4, 8), nn.PReLU(8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    scratch = Scratch(network, classification_loss(points(60, 4), LABELS), 60, blended=True)
+    assert not scratch.scale_free()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> None:
+    """A step is smaller than they can tell apart, and BatchNorm may have more bits than they have."""
+
+    class Mixed(nn.BatchNorm1d):
+        def forward(self, input: Tensor) -> Tensor:
+            return super().forward(input.float()).to(input.dtype) if is_mixed else super().forward(input)
+
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 16), Mixed(16), nn.ReLU(), nn.Linear(16, 3)).to(dtype).eval()
+    if is_mixed:
+        network[1].float()
+    observation = transmit(network, wnr_db=0.0, seed=0)
+    inputs = points(60, 4).to(dtype)
+    weights = noisy_weights(observation.received)
+    reception = Reception.of(weights, observation.noise_variance, groups="layerwise")
+    scratch = Scratch(observation.received, classification_loss(inputs, LABELS), 60, blended=True)
+    scratch.anchor(calibrated_starts(observation.received, inputs, noise_variance=0.1)["calibrated"])
+    fit = maximise(scratch, Whitened.of(reception, weights), torch.arange(60), num_examples=60)
+    assert fit.move > 0
+    assert fit.losses[-1] < fit.losses[0] < 10
+    assert all(tensor.dtype == dtype and not torch.equal(tensor, weights[name]) for name, tensor in fit.weights.items())
+    finished = scratch.finish(observation.received, fit.weights)
+    assert {tensor.dtype for tensor in finished.buffers()} == {tensor.dtype for tensor in network.buffers()}
+
+
+def test_examples_one_by_one_are_judged_by_the_statistics_of_the_start() -> None:
+    observation = transmit(plain(), wnr_db=0.0, seed=0)
+    inputs, noise = points(60, 4), observation.noise_variance
+    whole = classification_loss(inputs, LABELS)
+
+    def one_by_one(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
+        return torch.stack([whole(network, position[None], generator) for position in positions]).mean()
+
+    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    scratch = Scratch(observation.received, one_by_one, 60, blended=True)
+    scratch.anchor(starts["calibrated"])
+    everything = torch.arange(60)
+    found = scratch.judge(noisy_weights(observation.received), everything)
+    assert found == pytest.approx(scratch.judge_network(starts["calibrated"], everything), rel=1e-5)
+
+
+def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_start() -> None:
+    class Own(nn.BatchNorm1d):
+        def forward(self, input: Tensor) -> Tensor:
+            return (input - self.running_mean) / (self.running_var + self.eps).sqrt()
+
+    network = nn.Sequential(nn.Linear(4, 8), Own(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    observation = transmit(network.eval(), wnr_db=0.0, seed=0)
+    inputs, noise = 3 * points(60, 4) + 1, observation.noise_variance
+    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
+    loss = classification_loss(inputs, LABELS)
+    result = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+    assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
+    assert torch.equal(result.model[1].running_mean, starts["calibrated"][1].running_mean)

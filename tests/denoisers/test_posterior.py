@@ -162,6 +162,49 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     assert alone.held_out_loss["posterior"] != pytest.approx(result.held_out_loss["posterior"], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"centre": MMSE}, "leave out centre"),
+        ({"settings": PosteriorSettings(blended=False)}, "blended=False"),
+        ({"name": "received"}, "stands for something else"),
+    ],
+)
+def test_starts_that_go_with_nothing_else(wrong: dict[str, object], message: str) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    options = {name: value for name, value in wrong.items() if name != "name"}
+    starts = {str(wrong.get("name", "calibrated")): copy.deepcopy(observation.received)}
+    with pytest.raises(InvalidConfig, match=message):
+        posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=0.1, starts=starts, **options)
+
+
+def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
+    """Where a scale is undone, halving the start's weights and statistics changes nothing but that."""
+    inputs, labels = blobs()
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    noise = observation.noise_variance
+    start = calibrated_starts(observation.received, inputs, noise_variance=noise)["calibrated"]
+    shorter = copy.deepcopy(start)
+    with torch.no_grad():
+        for tensor in (shorter[0].weight, shorter[0].bias, shorter[1].running_mean):
+            tensor.mul_(0.5)
+        shorter[1].running_var.mul_(0.25)
+    settings = PosteriorSettings(num_steps=6, prior=0.0)
+
+    def weight_from(start: nn.Module) -> Tensor:
+        loss, starts = classification_loss(inputs, labels), {"calibrated": start}
+        weight: Tensor = (
+            posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+            .model[0]
+            .weight
+        )
+        return weight
+
+    long, short = weight_from(start), weight_from(shorter)
+    assert not torch.allclose(long, start[0].weight, atol=1e-3)
+    torch.testing.assert_close(2 * short, long, atol=2e-3, rtol=2e-3)
+
+
 def test_starts_whose_tensors_are_others_are_refused() -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     wrapped = {"wrapped": nn.Sequential(copy.deepcopy(observation.received))}

@@ -12,7 +12,6 @@ from quietnn.automatic.candidates import (
     Candidate,
     Normalisation,
     Received,
-    scale_is_undone,
 )
 from quietnn.automatic.choice import BASELINE, accuracy_of_choice, at_least, choose
 from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
@@ -20,7 +19,7 @@ from quietnn.automatic.result import AutoResult, Tried
 from quietnn.batches import Inputs, check_finite, check_inputs
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.self_training import self_train
-from quietnn.calibration.starts import has_kernels, has_stored_statistics
+from quietnn.calibration.starts import has_kernels, has_stored_statistics, scale_is_undone
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Split, folds
@@ -109,7 +108,8 @@ def auto(
     if inputs is None or labels is None:
         if inputs is not None and balanced_classes and max_passes >= _SELF_TRAINING:
             return _self_trained(model, noise_variance, inputs, augment, seed, normalisation, tuple(notes))
-        return _without_labels(model, noise_variance, inputs, normalisation, tuple(notes))
+        usable = inputs if max_passes >= 1 else None
+        return _without_labels(model, noise_variance, usable, normalisation, tuple(notes))
     examples = Labelled(inputs, labels, loss, augment)
     return auto_labelled(
         model,
@@ -156,7 +156,7 @@ def auto_labelled(
         expected_accuracy=accuracy if has_accuracy else None,
         accuracy_at_least=at_least(accuracy, len(examples)) if has_accuracy else None,
         num_passes=trials.num_passes,
-        notes=(*notes, *_about(is_clean, chosen, is_told=not notes)),
+        notes=(*notes, *trials.notes, *_about(is_clean, chosen, is_told=not notes)),
     )
 
 
@@ -166,6 +166,7 @@ class _Trials:
     def __init__(self, received: Received, splits: list[Split], max_passes: float) -> None:
         self.verdicts: dict[str, Verdict] = {}
         self.tried: list[Tried] = []
+        self.notes: list[str] = []
         self.num_passes = 0.0
         self._received = received
         self._splits = splits
@@ -179,7 +180,7 @@ class _Trials:
         if reason is None:
             try:
                 verdict = self._cross_fitted(candidate)
-            except QuietnnError as error:
+            except (QuietnnError, RuntimeError) as error:  # torch has no error of its own for what it cannot do
                 if candidate.name == BASELINE:
                     raise  # not the candidate's fault: the examples or the loss do not fit the network
                 reason = f"failed: {error}"
@@ -198,7 +199,8 @@ class _Trials:
         while (chosen := choose(left)) != BASELINE:
             try:
                 made = makers[chosen](self._received)
-            except QuietnnError:
+            except (QuietnnError, RuntimeError) as error:
+                self.notes.append(f"{chosen} was the best, and failed on all examples: {error}")
                 del left[chosen]
                 continue
             self.num_passes += made.num_passes
@@ -237,10 +239,10 @@ def _self_trained(
         trained = self_train(
             model, inputs, noise_variance=noise_variance, augment=augment, seed=seed, normalisation=normalisation
         )
-    except QuietnnError as error:
+    except (QuietnnError, RuntimeError) as error:
         notes = (*notes, f"self-training failed: {error}")
         return _without_labels(model, noise_variance, inputs, normalisation, notes)
-    if not trained.fit_loss:
+    if not trained.move:  # no noise, or outputs that are not finite
         return _without_labels(model, noise_variance, inputs, normalisation, notes)
     note = "no labels, so nothing could be judged; the network was made sure of inputs whose classes are balanced"
     tried = tuple(map(Tried, (BASELINE, trained.start, "self_trained")))
@@ -268,6 +270,8 @@ def _without_labels(
             repaired = repair(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
         except QuietnnError as error:
             return result(copy.deepcopy(model), BASELINE, 1.0, f"calibration failed: {error}")
+        if _are_equal(repaired, model):
+            return result(repaired, BASELINE, 1.0, "every BatchNorm is called more than once: none can be calibrated")
         return result(repaired, name, 1.0, "no labels, so nothing could be judged; calibration needs none")
     if scale_is_undone(model):
         denoised = denoise(model, noise_variance=noise_variance, normalisation=normalisation)
@@ -278,6 +282,11 @@ def _without_labels(
         else "nothing is known to help this kind of network without labels; the weights are as they came"
     )
     return result(copy.deepcopy(model), BASELINE, 0.0, why)
+
+
+def _are_equal(one: nn.Module, other: nn.Module) -> bool:
+    others = other.state_dict()
+    return all(torch.equal(tensor, others[name]) for name, tensor in one.state_dict().items())
 
 
 def _about(is_clean: bool, chosen: str, *, is_told: bool) -> tuple[str, ...]:

@@ -27,14 +27,6 @@ from quietnn.weights import layerwise
 
 Normalisation = tuple[type[nn.Module], ...]
 
-PER_INPUT: Normalisation = (
-    nn.LayerNorm,
-    nn.RMSNorm,
-    nn.GroupNorm,
-    nn.modules.instancenorm._InstanceNorm,
-)
-"""Layers that take their statistics from each input afresh."""
-
 
 @dataclass(frozen=True)
 class Received:
@@ -103,17 +95,6 @@ class Candidate:
     make: Callable[[Received], Made]
     cost: float
     applies: Callable[[nn.Module], bool] = lambda model: True
-
-
-def scale_is_undone(model: nn.Module) -> bool:
-    """Whether shrinking all weights together is harmless: layers normalise each input, and none by stored statistics.
-
-    MMSE multiplies what every layer makes by `theta < 1`. A LayerNorm takes the factor out again, layer by layer, and
-    what is left of MMSE is that noisy branches count less. A BatchNorm with stored statistics passes the factor on, and
-    it compounds with depth.
-    """
-    stored = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
-    return not stored and any(isinstance(layer, PER_INPUT) for layer in model.modules())
 
 
 def _ml(received: Received) -> Made:

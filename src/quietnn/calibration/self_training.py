@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.batches import Inputs, call, check_finite, check_inputs, logits_of, take
-from quietnn.calibration.starts import calibrated_starts
+from quietnn.calibration.starts import calibrated_starts, scale_is_undone
+from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Loss, Scratch
 from quietnn.denoisers.reception import Reception
-from quietnn.denoisers.starts import given_starts, own_starts, prepare
-from quietnn.denoisers.whitened import DEFAULT, PosteriorSettings, maximise
+from quietnn.denoisers.starts import Start, given_starts, prepare
+from quietnn.denoisers.whitened import DEFAULT, PosteriorSettings, maximise, wide
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
@@ -35,7 +36,7 @@ class SelfTrained:
 
     Attributes:
         model: the network, a copy of the one given.
-        start: what the steps began from: `"structured"`, `"calibrated"` or, without BatchNorm, `"mmse"`.
+        start: what the steps began from: `"structured"`, `"calibrated"`, `"mmse"` or `"received"`.
         fit_loss: mean loss at each step; nothing where there is no noise.
         move: root mean square of the steps' way, in posterior standard deviations.
         num_passes: cost in forward passes over the inputs, a backward pass counting two.
@@ -62,9 +63,9 @@ def self_train(
 ) -> SelfTrained:
     """Adjust every noisy weight of a classifier so that it is sure of some inputs; no labels.
 
-    It begins at the network under the structured prior, calibrated (without convolutions: calibrated; without
-    BatchNorm: MMSE), and takes the steps of the posterior. Nothing is held out, for there is nothing to judge by: use
-    it where noise has taken much and classes are known to be as common as said.
+    It begins at the network under the structured prior, calibrated (without convolutions: calibrated; with layers that
+    normalise each input: MMSE; with neither: as it came), and takes the steps of the posterior. Nothing is held out,
+    for there is nothing to judge by: use it where noise has taken much and classes are as common as said.
 
     Args:
         model: the network as received; it stays as it is.
@@ -89,23 +90,24 @@ def self_train(
     if reception.noise_variance == 0:
         return SelfTrained(with_weights(model, {}), "received", (), 0.0, 0.0)
     scratch = Scratch(model, loss, num_inputs, blended=True, normalisation=normalisation)
-    calibrated = calibrated_starts(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
-    places = (
-        given_starts(calibrated, received, scratch)
-        if calibrated and scratch.follows
-        else own_starts(model, reception, None, scratch, normalisation=normalisation)
-    )
-    name, place = list(places.items())[-1]  # the more elaborate of two
+    places = {"received": Start(model, received)}
+    if scratch.follows:
+        networks = calibrated_starts(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+        scratch.num_passes += len(networks)
+        places |= given_starts(networks, received)
+    elif scale_is_undone(model):
+        denoised = denoise(model, noise_variance=noise_variance, normalisation=normalisation)
+        places["mmse"] = Start(denoised, noisy_weights(denoised, noisy=tuple(received)))
+    name, start = list(places.items())[-1]  # the most elaborate of those that there are
     fit = maximise(
         scratch,
-        prepare(scratch, place, reception),
+        prepare(scratch, start, reception),
         torch.arange(num_inputs),
         num_examples=num_inputs,
         settings=settings,
         seed=seed,
     )
-    finished = scratch.finish(model, fit.weights)
-    return SelfTrained(finished, name, fit.losses, fit.move, scratch.num_passes + len(calibrated))
+    return SelfTrained(scratch.finish(start.network, fit.weights), name, fit.losses, fit.move, scratch.num_passes)
 
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:
@@ -135,9 +137,8 @@ def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augme
                 f"the network's outputs have shape {tuple(logits.shape)}; self-training needs (examples, classes) "
                 f"with {expected}"
             )
-        log_probabilities = logits.log_softmax(1)
-        probabilities = log_probabilities.exp()
-        entropy = -(probabilities * log_probabilities).sum(1).mean()
+        probabilities = wide(logits).softmax(1)
+        entropy: Tensor = torch.special.entr(probabilities.clamp_min(_TINY)).sum(1).mean()
         mean = probabilities.mean(0)
         expected_shares = torch.full_like(mean, 1 / len(mean)) if shares is None else shares.to(mean)
         divergence = (mean * (mean.clamp_min(_TINY) / expected_shares).log()).sum()

@@ -21,6 +21,26 @@ def has_kernels(model: nn.Module) -> bool:
     return has_stored_statistics(model) and any(type(layer) in CONVOLUTIONS for layer in model.modules())
 
 
+PER_INPUT: tuple[type[nn.Module], ...] = (
+    nn.LayerNorm,
+    nn.RMSNorm,
+    nn.GroupNorm,
+    nn.modules.instancenorm._InstanceNorm,
+)
+"""Layers that take their statistics from each input afresh."""
+
+
+def scale_is_undone(model: nn.Module) -> bool:
+    """Whether shrinking all weights together is harmless: layers normalise each input, and none by stored statistics.
+
+    MMSE multiplies what every layer makes by `theta < 1`. A LayerNorm takes the factor out again, layer by layer, and
+    what is left of MMSE is that noisy branches count less. A BatchNorm with stored statistics passes the factor on, and
+    it compounds with depth.
+    """
+    stored = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
+    return not stored and any(isinstance(layer, PER_INPUT) for layer in model.modules())
+
+
 def calibrated_starts(
     model: nn.Module,
     inputs: Inputs,

@@ -1,11 +1,14 @@
 """Convolutions denoised under the structured prior, then calibrated: the two repairs that need no labels, in one."""
 
+import copy
+
 import torch
 from torch import nn
 
 from quietnn.batches import Inputs
 from quietnn.calibration.calibrate import calibrate
-from quietnn.calibration.visit import shared_batch_norms
+from quietnn.calibration.visit import survey
+from quietnn.denoisers.affine import AffineDenoiser
 from quietnn.denoisers.reception import Reception
 from quietnn.denoisers.structured import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.noise import NoiseVariance
@@ -28,7 +31,7 @@ def calibrate_structured(
     One forward pass and no labels; `calibrate` tells what the inputs have to be. A layer that holds more noise
     than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md).
     So it is where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the
-    convolutions in front of it lost would not be given back.
+    convolutions in front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
 
     Args:
         model: the network as received; it stays as it is.
@@ -38,22 +41,26 @@ def calibrate_structured(
         balanced_classes: see `calibrate`.
         normalisation: module types whose parameters carry no noise.
     """
-    if shared_batch_norms(model, inputs):
+    model = copy.deepcopy(model)
+    found = survey(model, inputs)
+    if found.shared:
         return calibrate(
             model,
             inputs,
             noise_variance=noise_variance,
             balanced_classes=balanced_classes,
             normalisation=normalisation,
+            in_place=True,
         )
     weights = noisy_weights(model, normalisation=normalisation)
     noise_variance = believable_noise(weights, noise_variance)
-    denoisers = structured_denoisers(
+    maps = structured_denoisers(
         model, noise_variance=noise_variance, lambda_prime=lambda_prime, normalisation=normalisation
     )
+    denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
     layers = Reception.of(weights, noise_variance, groups="layerwise")
     return calibrate(
-        with_weights(model, layers.estimate(denoisers)),
+        with_weights(model, layers.estimate(denoisers), in_place=True),
         inputs,
         noise_variance=noise_variance,
         denoisers=denoisers,

@@ -84,7 +84,7 @@ def visit_batch_norms(
 ) -> tuple[str, ...]:
     """Set the statistics of every BatchNorm by a rule, in the order in which one forward pass meets them.
 
-    Those that are shared are shown to no rule and keep their statistics, see `shared_batch_norms`. `finish` is shown
+    Those that are shared are shown to no rule and keep their statistics, see `Survey`. `finish` is shown
     what comes out. Modes, counters, momentum and other buffers stay as they were; if anything fails, the statistics do
     too.
 
@@ -95,36 +95,63 @@ def visit_batch_norms(
         InvalidConfig: if inputs are no tensors or fewer than two, or no BatchNorm with running statistics is met.
         QuietnnError: if an input is not finite.
     """
-    shared = shared_batch_norms(model, inputs)
+    shared = survey(model, inputs).shared
     with undisturbed(model):
         _Tour(rule, {model.get_submodule(name) for name in shared}).through(model, inputs, finish)
     return shared
 
 
-def shared_batch_norms(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
-    """The names of the BatchNorms that a pass calls more than once, found by a pass over the first two inputs.
+@dataclass(frozen=True)
+class Survey:
+    """What a pass over two inputs tells of a network's BatchNorms.
 
-    Their statistics are those of a mixture of what their calls are given, which no single call can be compared with.
+    Attributes:
+        shared: names of those that are called more than once. Their statistics are those of a mixture of what their
+            calls are given, which no single call can be compared with.
+        feeders: names of the layers whose output goes straight into one.
+    """
+
+    shared: tuple[str, ...]
+    feeders: frozenset[str]
+
+
+def survey(model: nn.Module, inputs: Inputs) -> Survey:
+    """Look at the BatchNorms of a network and at what is in front of them, by a pass over the first two inputs.
 
     >>> norm = nn.BatchNorm1d(3)
-    >>> shared_batch_norms(nn.Sequential(norm, nn.Linear(3, 3), norm, nn.BatchNorm1d(3)), torch.rand(5, 3))
-    ('0',)
+    >>> survey(nn.Sequential(norm, nn.Linear(3, 3), norm, nn.BatchNorm1d(3)), torch.rand(5, 3))
+    Survey(shared=('0',), feeders=frozenset({'1'}))
     """
     _check_inputs(inputs)
     num_calls: Counter[str] = Counter()
+    makers: Makers[str] = Makers()
+    feeders: set[str] = set()
+
+    def at_norm(name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        num_calls[name] += 1
+        if (feeder := makers.of(_given(args, kwargs))) is not None:
+            feeders.add(feeder)
+
+    def at_layer(name: str, _: nn.Module, __: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            makers.remember(output, name)
+
+    named = dict(model.named_modules())
+    norms = {name: layer for name, layer in named.items() if _has_statistics(layer)}
+    if not norms:
+        return Survey((), frozenset())
+    layers = {name: layer for name, layer in named.items() if type(layer) in (*CONVOLUTIONS, nn.Linear)}
     handles = [
-        module.register_forward_pre_hook(lambda *_, name=name: num_calls.update([name]))
-        for name, module in model.named_modules()
-        if _has_statistics(module)
+        *(layer.register_forward_pre_hook(partial(at_norm, name), with_kwargs=True) for name, layer in norms.items()),
+        *(layer.register_forward_hook(partial(at_layer, name)) for name, layer in layers.items()),
     ]
     try:
-        if handles:
-            with undisturbed(model), torch.no_grad():
-                call(model, take(inputs, slice(2)))
+        with undisturbed(model), torch.no_grad():
+            call(model, take(inputs, slice(2)))
     finally:
         for handle in handles:
             handle.remove()
-    return tuple(name for name, count in num_calls.items() if count > 1)
+    return Survey(tuple(name for name, count in num_calls.items() if count > 1), frozenset(feeders))
 
 
 class _Tour:

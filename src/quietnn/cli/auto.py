@@ -36,6 +36,8 @@ def auto(
 
     if split_name(task)[0] == "sst2":
         raise InvalidConfig(f"{task} is a folder of files, and this writes one; use quietnn.auto from Python")
+    if balanced_classes and labels and num_examples:
+        raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
     check_writable(out, source=weights, overwrite=overwrite)
     loaded = load_task(task, data_dir=data_dir, weights=weights)
     model = loaded.load_model()

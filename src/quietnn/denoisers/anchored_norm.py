@@ -33,7 +33,7 @@ class Anchor:
     @classmethod
     def of(cls, moments: ExampleMoments, stored: tuple[Tensor, Tensor], epsilon: float) -> "Anchor":
         """Hold the statistics of a start against the moments of all examples there."""
-        mean, variance = stored
+        mean, variance = (statistic.to(moments.mean) for statistic in stored)
         seen = moments.squares.mean(0) + epsilon
         return cls((mean - moments.mean) / seen.sqrt(), (variance + epsilon) / seen)
 
@@ -49,4 +49,4 @@ class Anchor:
         (tensor([25.]), tensor([400.]))
         """
         seen = moments.squares.mean(0) + epsilon
-        return moments.mean + self.shift * seen.sqrt(), seen * self.ratio - epsilon
+        return moments.mean + self.shift * seen.sqrt(), (seen * self.ratio - epsilon).clamp_min(0)

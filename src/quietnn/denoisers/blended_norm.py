@@ -37,6 +37,7 @@ class ExampleMoments:
     @classmethod
     def of(cls, inputs: Tensor) -> "ExampleMoments":
         """Those of a batch, (examples, channels, ...)."""
+        inputs = inputs if inputs.dtype == torch.float64 else inputs.float()
         values = inputs.flatten(2) if inputs.dim() > 2 else inputs[:, :, None]
         means = values.mean(2)
         mean = means.mean(0)
@@ -79,7 +80,7 @@ def blend(moments: ExampleMoments, stored: tuple[Tensor, Tensor], epsilon: float
     """
     num_examples = len(moments.means)
     mean, variance = moments.mean, moments.squares.mean(0) + epsilon
-    stored_mean, stored_variance = stored[0], stored[1] + epsilon
+    stored_mean, stored_variance = stored[0].to(mean), stored[1].to(mean) + epsilon
     change = torch.log(variance) - torch.log(stored_variance)
     common = change.mean()
     with torch.no_grad():
@@ -89,7 +90,7 @@ def blend(moments: ExampleMoments, stored: tuple[Tensor, Tensor], epsilon: float
         gain = _gain((change - common).square().mean(), error)
         common_gain = _gain(common.square(), error / len(change))
     log_variance = torch.log(stored_variance) + common_gain * common + gain * (change - common)
-    return torch.lerp(stored_mean, mean, mean_gain), log_variance.exp() - epsilon
+    return torch.lerp(stored_mean, mean, mean_gain), (log_variance.exp() - epsilon).clamp_min(0)
 
 
 def _gain(distance: Tensor, error: Tensor) -> Tensor:

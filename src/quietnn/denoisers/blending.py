@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
 from quietnn.denoisers.anchored_norm import Anchor
@@ -22,6 +23,21 @@ from quietnn.denoisers.blended_norm import ExampleMoments, blend
 from quietnn.makers import Makers
 
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
+
+_LINEAR: tuple[type[nn.Module], ...] = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+"""Layers whose outputs have the scale of their parameters. A child class may do something else."""
+
+
+_TINY = 1e-12
+_ROUNDING = 1e-3
 
 
 class Blending:
@@ -54,6 +70,8 @@ class Blending:
         self._anchors: Mapping[str, Anchor] = {}
         self._seen: dict[str, list[ExampleMoments]] = {}
         self._watch: Callable[[str, Tensor], object] | None = None
+        self._is_alone = False
+        """Whether statistics are those of the batch and nothing else."""
         self._handles: list[RemovableHandle] = []
         shared = self._called_again(run) if self._layers else ()
         self._layers = {name: layer for name, layer in self._layers.items() if name not in shared}
@@ -89,7 +107,7 @@ class Blending:
         """From now on carry the statistics of a start along, a network of the same layers.
 
         Args:
-            start: in evaluation mode; layers that it does not have are blended.
+            start: in evaluation mode. Its statistics are stored, for what is not followed: a single example, say.
             run: calls it with all examples, at once or in chunks.
         """
         seen: dict[str, list[ExampleMoments]] = {}
@@ -108,6 +126,7 @@ class Blending:
         finally:
             for handle in handles:
                 handle.remove()
+        write_statistics(self._network, {name: _stored(layer) for name, layer in layers.items()})
         self._anchors = {
             name: Anchor.of(ExampleMoments.pooled(parts), _stored(layers[name]), layers[name].eps)
             for name, parts in seen.items()
@@ -117,10 +136,10 @@ class Blending:
         """Names of the parameters whose layer feeds a blended BatchNorm and nothing else: their scale is undone.
 
         Args:
-            run: calls the network once.
+            run: calls the network, with the same inputs every time.
 
         >>> network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).eval()
-        >>> run = lambda: network(torch.rand(4, 2))
+        >>> run = lambda: network(torch.eye(2))
         >>> sorted(Blending(network, run).scale_free(run))
         ['0.bias', '0.weight']
         """
@@ -142,17 +161,48 @@ class Blending:
         layers = [
             layer for layer in self._network.modules() if layer not in norms and next(_own(layer), None) is not None
         ]
-        handles = [layer.register_forward_hook(at_layer) for layer in layers]
+        linear = [layer for layer in layers if type(layer) in _LINEAR]
+        handles = [layer.register_forward_hook(at_layer) for layer in linear]
         try:
             self._watching(at_norm, run)
         finally:
             for handle in handles:
                 handle.remove()
+        undone = self._undone([layer for layer in linear if 0 < num_calls[layer] == num_fed[layer]], run)
         # A parameter that some other layer shares keeps its scale there.
-        keeping = [layer for layer in layers if num_fed[layer] != num_calls[layer] or not num_calls[layer]]
+        keeping = [layer for layer in layers if layer not in undone]
         kept = {id(tensor) for layer in (*keeping, *norms) for tensor in _own(layer)}
         named = self._network.named_parameters(remove_duplicate=False)
         return frozenset(name for name, tensor in named if id(tensor) not in kept)
+
+    def _undone(self, layers: Sequence[nn.Module], run: Callable[[], object]) -> Sequence[nn.Module]:
+        """Those of some layers whose size changes nothing: what they make may be used elsewhere, too."""
+        whole = self._outputs(run, ())
+        if _are_close(self._outputs(run, layers), whole):
+            return layers
+        return [layer for layer in layers if _are_close(self._outputs(run, (layer,)), whole)]
+
+    @torch.no_grad()
+    def _outputs(self, run: Callable[[], object], halved: Sequence[nn.Module]) -> list[Tensor]:
+        """What the network makes on statistics of the batch alone, with some layers at half their size."""
+        outputs: list[Tensor] = []
+        handle = self._network.register_forward_hook(
+            lambda _, __, output: outputs.extend(leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
+        )
+        tensors = {id(tensor): tensor for layer in halved for tensor in _own(layer)}.values()
+        before = [tensor.clone() for tensor in tensors]
+        self._is_alone = True
+        try:
+            for tensor in tensors:
+                tensor.mul_(0.5)
+            with self:
+                run()
+        finally:
+            self._is_alone = False
+            handle.remove()
+            for tensor, value in zip(tensors, before, strict=True):
+                tensor.copy_(value)
+        return outputs
 
     def _called_again(self, run: Callable[[], object]) -> set[str]:
         """The BatchNorms that one call of the network calls more than once; a loss may call the network in chunks."""
@@ -199,7 +249,7 @@ class Blending:
             self._watch(name, input)
         moments = ExampleMoments.of(input)
         self._seen.setdefault(name, []).append(moments.detach())
-        if len(input) < 2:  # nothing tells its sampling error
+        if len(input) < 2 and not self._is_alone:  # nothing tells its sampling error
             return functional.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
         mean, variance = self._following(name, layer, moments)
         scale = torch.rsqrt(variance + eps)
@@ -209,12 +259,14 @@ class Blending:
         if bias is not None:
             shift = shift + bias
         shape = (1, -1, *(1,) * (input.dim() - 2))
-        return input * scale.view(shape) + shift.view(shape)
+        return (input * scale.view(shape) + shift.view(shape)).to(input.dtype)
 
     def _following(
         self, name: str, layer: "nn.modules.batchnorm._BatchNorm", moments: ExampleMoments
     ) -> tuple[Tensor, Tensor]:
         """Mean and variance of a layer where the examples have these moments."""
+        if self._is_alone:
+            return moments.mean, moments.squares.mean(0).clamp_min(_TINY) - layer.eps
         anchor = self._anchors.get(name)
         return blend(moments, _stored(layer), layer.eps) if anchor is None else anchor.statistics(moments, layer.eps)
 
@@ -244,6 +296,15 @@ class _Exchange(TorchFunctionMode):
         if self._depth:  # not so if some other hook failed before this one began
             self._depth -= 1
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+
+def _are_close(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether outputs differ by rounding only."""
+    return len(some) == len(others) and all(
+        bool((one.double() - other.double()).abs().max() <= _ROUNDING * other.double().abs().max())
+        for one, other in zip(some, others, strict=True)
+        if other.numel() and other.is_floating_point()
+    )
 
 
 def _stored(layer: "nn.modules.batchnorm._BatchNorm") -> tuple[Tensor, Tensor]:

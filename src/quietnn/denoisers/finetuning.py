@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from quietnn.denoisers.descent import descend
 from quietnn.denoisers.evidence import Loss, Scratch, Split
+from quietnn.denoisers.whitened import wide
 from quietnn.errors import InvalidConfig
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES
@@ -62,14 +63,14 @@ def finetune(
 
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)
-        point = {name: tensor.clone() for name, tensor in received.items()}
+        point = {name: wide(tensor).clone() for name, tensor in received.items()}
 
         def gradient() -> tuple[float, Sequence[Tensor]]:
             value, gradients = scratch.gradient(point, positions, generator)
-            return value, [gradients[name] for name in point]
+            return value, [wide(gradients[name]) for name in point]
 
         descend(list(point.values()), gradient, num_steps=num_steps, step_size=learning_rate)
-        return point
+        return {name: tensor.to(received[name].dtype) for name, tensor in point.items()}
 
     scores = {}
     if len(learning_rates) > 1:

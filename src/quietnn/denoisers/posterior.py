@@ -22,6 +22,7 @@ from quietnn.denoisers.guard import is_worth_it, mean_loss, parts_of
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.starts import given_starts, own_starts, prepare
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, maximise
+from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
@@ -95,9 +96,11 @@ def posterior(
     splits = folds(num_examples, settings.num_folds, seed=seed)
     if reception.noise_variance == 0:
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
+    if starts and (centre is not None or not settings.blended):
+        raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
     places = (
-        given_starts(starts, received, scratch)
+        given_starts(starts, received)
         if starts and scratch.follows
         else own_starts(model, reception, centre, scratch, normalisation=normalisation)
     )
@@ -106,7 +109,7 @@ def posterior(
     losses = {"received": scratch.judge_parts(model, parts)}
     losses |= {name: scratch.judge_parts(place.network, parts) for name, place in places.items()}
     scores = {name: mean_loss(values, parts) for name, values in losses.items()}
-    place = places["centre" if "centre" in places else min(places, key=lambda name: scores[name])]
+    place = places["centre" if centre is not None else min(places, key=lambda name: scores[name])]
     whitened = prepare(scratch, place, reception)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
@@ -114,14 +117,16 @@ def posterior(
 
     guard = replace(settings, num_steps=settings.num_guard_steps)
     judged = [
-        scratch.judge_parts(scratch.finish(model, fit(split.fit, guard).weights), fold)
+        scratch.judge_parts(scratch.finish(place.network, fit(split.fit, guard).weights), fold)
         for split, fold in zip(splits, held_out, strict=True)
     ]
     best = min(scores, key=lambda name: scores[name])
     scores["posterior"] = mean_loss(torch.cat(judged), parts)
-    if not is_worth_it(torch.cat(judged), losses[best], parts):
+    final = None
+    if is_worth_it(torch.cat(judged), losses[best], parts):
+        final = fit(torch.arange(num_examples), settings)
+    if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})
         return Posterior(kept, best, scores, (), 0.0, scratch.num_passes)
-    final = fit(torch.arange(num_examples), settings)
-    finished = scratch.finish(model, final.weights)
+    finished = scratch.finish(place.network, final.weights)
     return Posterior(finished, "posterior", scores, final.losses, final.move, scratch.num_passes)

@@ -1,6 +1,6 @@
 """Where a fit may start: networks that need no labels, and that the fit is judged beside."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -8,10 +8,14 @@ from torch import Tensor, nn
 from quietnn.denoisers.affine import MMSE, Temperatures
 from quietnn.denoisers.evidence import Scratch
 from quietnn.denoisers.reception import GroupTemperatures, Reception
-from quietnn.denoisers.structured import structured_denoisers
+from quietnn.denoisers.structured import believable_noise, structured_denoisers
 from quietnn.denoisers.whitened import Whitened
+from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
+
+_NAMES_TAKEN = ("received", "posterior")
 
 
 @dataclass(frozen=True)
@@ -31,14 +35,15 @@ class Start:
     is_anchor: bool = False
 
 
-def given_starts(networks: Mapping[str, nn.Module], received: Weights, scratch: Scratch) -> dict[str, Start]:
-    """Networks whose statistics the caller has fitted; where a scale is undone, steps begin at the received length."""
-    undone = scratch.scale_free()
-    found = {}
-    for name, network in networks.items():
-        weights = noisy_weights(network, noisy=tuple(received))
-        found[name] = Start(network, {**weights, **_at_length(weights, received, undone)}, True, True)
-    return found
+def given_starts(networks: Mapping[str, nn.Module], received: Weights) -> dict[str, Start]:
+    """Networks whose statistics the caller has fitted."""
+    for name in _NAMES_TAKEN:
+        if name in networks:
+            raise InvalidConfig(f"a start is called {name!r}, which stands for something else here; call it otherwise")
+    return {
+        name: Start(network, noisy_weights(network, noisy=tuple(received)), is_scale_free=True, is_anchor=True)
+        for name, network in networks.items()
+    }
 
 
 def own_starts(
@@ -56,14 +61,15 @@ def own_starts(
     """
     received = reception.weights
     starts = {"blended": Start(scratch.finish(model, received), received, is_scale_free=True)}
-    noise = reception.noise_variance if reception.noise is None else reception.noise
+    noise: NoiseVariance = reception.noise_variance if reception.noise is None else reception.noise
     if centre is not None:
         estimate = reception.estimate(reception.denoisers(centre))
         return {**starts, "centre": Start(scratch.finish(model, estimate), estimate)}
     if scratch.follows:
+        noise = believable_noise(received, noise)
         layers = Reception.of(received, noise, groups="layerwise")
         maps = structured_denoisers(model, noise_variance=noise, normalisation=normalisation)
-        estimate = _at_length(layers.estimate(maps), received, received)
+        estimate = _at_length(layers.estimate(maps), received)
         return {**starts, "structured": Start(scratch.finish(model, estimate), estimate, is_scale_free=True)}
     whole = Reception.of(received, noise)
     estimate = whole.estimate(whole.denoisers(MMSE))
@@ -71,19 +77,25 @@ def own_starts(
 
 
 def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
-    """The Gaussian about a start, and BatchNorms that follow the weights from there."""
+    """The Gaussian about a start, and BatchNorms that follow the weights from there.
+
+    The spread is that of weights of the received length, noise included. An estimate is shorter, and where its scale is
+    undone, so are its steps.
+    """
     if start.is_anchor:
         scratch.anchor(start.network)
-    return Whitened.of(reception, start.weights, scratch.scale_free() if start.is_scale_free else ())
+    undone = scratch.scale_free() if start.is_scale_free else frozenset()
+    lengths = {name: _length(start.weights[name]) / (_length(reception.weights[name]) or 1.0) for name in undone}
+    return Whitened.of(reception, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
 
 
-def _at_length(estimate: Weights, received: Weights, names: Collection[str]) -> dict[str, Tensor]:
-    """Some tensors stretched to the length of the received one: for the BatchNorm behind it the same, not for steps.
-
-    Their size follows the noise, which is part of the received length; on shorter weights they would be too long.
-    """
-    some = {name: tensor for name, tensor in estimate.items() if name in names}
+def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:
+    """Each tensor stretched to the length of the received one, which is what stored statistics have to do with."""
     return {
-        name: tensor * (received[name].norm() / tensor.norm()) if tensor.any() else tensor
-        for name, tensor in some.items()
+        name: tensor * (_length(received[name]) / length) if (length := _length(tensor)) else tensor
+        for name, tensor in estimate.items()
     }
+
+
+def _length(tensor: Tensor) -> float:
+    return float(tensor.double().norm())

@@ -71,21 +71,38 @@ class Whitened:
         for group, members in reception.groups.items():
             statistics, noise_variance = reception.statistics[group], reception.group_noise(group)
             theta = mmse(statistics, noise_variance).theta
-            told = max(theta, math.sqrt(2.0 / sum(reception.weights[name].numel() for name in members)))
+            told = max(theta, min(math.sqrt(2.0 / sum(reception.weights[name].numel() for name in members)), 1.0))
             for name in members:
                 # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
                 squared: TensorNoise = theta * noise_variance
                 if reception.noise is not None:
                     noise = reception.noise[name]
                     squared = weightwise_map(MMSE, reception.prior(group, name), noise).theta * noise
-                std = squared.sqrt().to(centre[name]) if isinstance(squared, Tensor) else math.sqrt(squared)
+                std = squared.sqrt().to(wide(centre[name])) if isinstance(squared, Tensor) else math.sqrt(squared)
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)
+
+    def widened(self) -> "Whitened":
+        """The same in 32 bits where weights have 16, which cannot hold a step."""
+        return Whitened({name: wide(tensor) for name, tensor in self.centre.items()}, self.spread)
+
+    def shrunk(self, factors: Mapping[str, float]) -> "Whitened":
+        """The same with a smaller or larger spread of some tensors."""
+        return Whitened(self.centre, {name: one * factors.get(name, 1.0) for name, one in self.spread.items()})
 
     @torch.no_grad()
     def weights(self, u: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights at `u`."""
         return {name: _moved(centre, u[name], self.spread[name]) for name, centre in self.centre.items()}
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A tensor of 32 bits or more.
+
+    >>> wide(torch.zeros(1, dtype=torch.float16)).dtype, wide(torch.zeros(1, dtype=torch.float64)).dtype
+    (torch.float32, torch.float64)
+    """
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 def _moved(centre: Tensor, u: Tensor, spread: TensorNoise) -> Tensor:
@@ -127,13 +144,15 @@ def maximise(
     The sum runs over `num_examples` whatever the number of positions: a fit on a part stands for one on all.
     """
     generator = torch.Generator().manual_seed(seed)
+    dtypes = {name: tensor.dtype for name, tensor in whitened.centre.items()}
+    whitened = whitened.widened()
     names = list(whitened.centre)
     point = {name: torch.zeros_like(whitened.centre[name]) for name in names}
 
     def gradient() -> tuple[float, Sequence[Tensor]]:
         loss, gradients = scratch.gradient(whitened.weights(point), positions, generator)
         return loss, [
-            gradients[name].mul_(num_examples * whitened.spread[name]).add_(point[name], alpha=settings.prior)
+            wide(gradients[name]).mul_(num_examples * whitened.spread[name]).add_(point[name], alpha=settings.prior)
             for name in names
         ]
 
@@ -149,4 +168,4 @@ def maximise(
     )
     square = math.fsum(float(tensor.double().square().sum()) for tensor in point.values())
     move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))
-    return Fit(whitened.weights(point), losses, move)
+    return Fit({name: tensor.to(dtypes[name]) for name, tensor in whitened.weights(point).items()}, losses, move)
