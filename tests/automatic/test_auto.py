@@ -145,9 +145,26 @@ def test_calibration_that_fails_leaves_the_weights_as_they_came(miniature: objec
     assert "calibration failed: what enters 1 is not finite" in result.notes[0]
 
 
-def test_a_candidate_that_fails_is_recorded_and_passed_over(miniature: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_norms_that_are_all_shared_are_said_to_be_left_alone(snapshot: Snapshot) -> None:
+    norm = nn.BatchNorm2d(4)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), norm, nn.Conv2d(4, 4, 1), norm, nn.Flatten(), nn.Linear(64, 3)).eval()
+    result = auto(model, noise_variance=0.01, inputs=torch.rand(20, 3, 4, 4))
+    assert result.chosen == "ml"
+    assert "called more than once" in result.notes[0]
+    assert snapshot(result.model.state_dict()) == snapshot(model.state_dict())
+
+
+def test_no_pass_is_spent_where_none_is_allowed(miniature: object) -> None:
+    result = auto(miniature.model, noise_variance=0.01, inputs=miniature.inputs, max_passes=0)
+    assert (result.chosen, result.num_passes) == ("ml", 0)
+
+
+@pytest.mark.parametrize("kind", [InvalidWeights, RuntimeError])
+def test_a_candidate_that_fails_is_recorded_and_passed_over(
+    miniature: object, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
     def gives_up(received: Received) -> Made:
-        raise InvalidWeights("what enters bn is not finite")
+        raise kind("what enters bn is not finite")
 
     few = (CANDIDATES[0], CANDIDATES[3], Candidate("posterior", gives_up, 1))
     monkeypatch.setattr(module, "CANDIDATES", few)
@@ -181,6 +198,7 @@ def test_a_winner_that_fails_on_all_examples_gives_way_to_the_next(
     )
     assert losses(result)["perfect"] < losses(result)["ml"]
     assert result.chosen == "ml"
+    assert "perfect was the best, and failed on all examples: too many" in result.notes
 
 
 def test_a_small_budget_leaves_the_expensive_ones_out(miniature: object) -> None:

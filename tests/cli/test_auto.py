@@ -52,6 +52,16 @@ def test_labels_give_a_table_and_an_accuracy_to_expect(tmp_path: Path, noisy: tu
     assert "not tried" in told
 
 
+def test_balanced_classes_take_the_place_of_labels(tmp_path: Path, noisy: tuple[Path, float]) -> None:
+    out = tmp_path / "repaired.safetensors"
+    options = ("--weights", str(noisy[0]), "--noise-variance", str(noisy[1]), "--balanced-classes")
+    with pytest.raises(InvalidConfig, match="--no-labels"):
+        call(str(out), *options)
+    assert not out.exists()
+    assert "* self_trained" in call(str(out), *options, "--no-labels", "--num-examples", "20")
+    assert load_weights(digits_task().load_model(), out) == {"method": "self_trained"}
+
+
 def test_a_file_is_not_replaced_unasked(tmp_path: Path, noisy: tuple[Path, float]) -> None:
     out = tmp_path / "precious"
     out.write_text("precious")

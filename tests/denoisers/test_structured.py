@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from quietnn import calibrate, transmit
 from quietnn.calibration.parameter_noise import parameter_noise
+from quietnn.calibration.structured import calibrate_structured
 from quietnn.channels.awgn import AWGN
 from quietnn.denoisers.evidence import classification_loss
 from quietnn.denoisers.posterior import posterior
@@ -163,6 +164,21 @@ def test_a_network_is_structured_and_calibrated_and_its_user_keeps_the_original(
     assert bool(torch.isfinite(result(inputs)).all())
     for name, tensor in received.received.state_dict().items():
         assert torch.equal(tensor, before[name])
+
+
+def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
+    """Nothing would give it back the scale that it lost; and the user's own network is not called."""
+    calls = []
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()
+    received = transmit(network, channel=AWGN(wnr_db=-3.0), seed=1)
+    hook = received.received.register_forward_hook(lambda model, *_: calls.append(model))
+    inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    result = calibrate_structured(received.received, inputs, noise_variance=received.noise_variance)
+    hook.remove()
+    assert not torch.equal(result[0].weight, received.received[0].weight)
+    assert torch.equal(result[3].weight, received.received[3].weight)
+    assert all(model is not received.received for model in calls)
 
 
 def test_the_posterior_looks_at_it_as_a_start() -> None:
