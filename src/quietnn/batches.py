@@ -134,3 +134,8 @@ def logits_of(output: object) -> Tensor:
         f"the network returned a {type(output).__name__} in which no outputs were found; return a tensor, a tuple that "
         "starts with one, or something with logits"
     )
+
+
+def outputs_of(model: nn.Module, inputs: Inputs) -> Tensor:
+    """What a network makes of inputs: a tensor, the `logits` among several things, or the first of them."""
+    return logits_of(call(model, inputs))

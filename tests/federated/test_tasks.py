@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
 from quietnn.federated.devices import Diverged, LocalTraining, train_device
 from quietnn.federated.partition import even
 from quietnn.federated.tasks import FederatedTask, load_federated_task
-from quietnn.tasks.base import logits_of
 
 
 @pytest.mark.parametrize("name", ["digits", "digits/mlp"])
@@ -19,7 +19,7 @@ def test_the_digits_are_shared_out_and_fit_the_network(name: str) -> None:
     one, again, other = task.fresh_model(1), task.fresh_model(1), task.fresh_model(2)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert logits_of(one.eval(), task.validation(5, seed=0).inputs).shape == (5, 10)
+    assert outputs_of(one.eval(), task.validation(5, seed=0).inputs).shape == (5, 10)
 
 
 def test_validation_examples_are_training_examples(digits: FederatedTask) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.batches import Inputs, call, check_finite, check_inputs, check_labels, check_outputs, logits_of, take
+from quietnn.batches import Inputs, check_finite, check_inputs, check_labels, check_outputs, outputs_of, take
 from quietnn.denoisers.evidence import Augment, Loss
 from quietnn.errors import InvalidConfig
 from quietnn.tuning.score import Score
@@ -18,11 +18,6 @@ Losses = Callable[[Tensor, Tensor], Tensor]
 
 Run = Callable[[nn.Module, Inputs], Tensor]
 """Calls a network on inputs and returns its outputs, in the order of the inputs."""
-
-
-def outputs_of(network: nn.Module, inputs: Inputs) -> Tensor:
-    """What a network makes of inputs: a tensor, the `logits` among several things, or the first of them."""
-    return logits_of(call(network, inputs))
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:

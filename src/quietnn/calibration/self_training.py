@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, call, check_finite, check_inputs, logits_of, take
+from quietnn.batches import Inputs, check_finite, check_inputs, outputs_of, take
 from quietnn.calibration.starts import calibrated_starts, scale_is_undone
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Loss, Scratch
@@ -130,7 +130,7 @@ def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augme
         chosen = take(inputs, positions)
         if augment is not None and generator is not None and isinstance(chosen, Tensor):
             chosen = augment(chosen, generator)
-        logits = logits_of(call(network, chosen))
+        logits = outputs_of(network, chosen)
         if logits.dim() != 2 or logits.shape[1] < 2 or (shares is not None and len(shares) != logits.shape[1]):
             expected = "two classes or more" if shares is None else f"the {len(shares)} classes of class_shares"
             raise InvalidConfig(

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.automatic.labelled import Labelled, outputs_of
-from quietnn.batches import Inputs
+from quietnn.automatic.labelled import Labelled
+from quietnn.batches import Inputs, outputs_of
 from quietnn.denoisers.evidence import Augment, Loss, classification_loss
-from quietnn.tasks.base import Examples, logits_of
+from quietnn.tasks.base import Examples
 from quietnn.tasks.encoders import by_length, lengths, trim
 
 _CHUNK = 25
@@ -20,7 +20,7 @@ def loss_on(examples: Examples, augment: Augment | None = None) -> Loss:
 
     def loss(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         chunks = [trim(chunk) for chunk in by_length(examples.take(positions)).batches(_CHUNK)]
-        logits = torch.cat([logits_of(network, chunk.inputs) for chunk in chunks])
+        logits = torch.cat([outputs_of(network, chunk.inputs) for chunk in chunks])
         return functional.cross_entropy(logits, torch.cat([chunk.labels for chunk in chunks]))
 
     return loss
@@ -38,4 +38,4 @@ def _run_sentences(network: nn.Module, inputs: Inputs) -> Tensor:
     everything = Examples(inputs, torch.zeros(len(inputs["attention_mask"]), dtype=torch.int64))
     order = lengths(everything).argsort(stable=True)
     chunks = [trim(everything.take(positions)) for positions in torch.split(order, _CHUNK)]
-    return torch.cat([logits_of(network, chunk.inputs) for chunk in chunks])[order.argsort()]
+    return torch.cat([outputs_of(network, chunk.inputs) for chunk in chunks])[order.argsort()]

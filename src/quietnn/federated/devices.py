@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.seeds import generator_for
 from quietnn.tasks.augmentation import random_crop_flip
-from quietnn.tasks.base import logits_of
 from quietnn.weights import Weights
 
 
@@ -157,7 +157,7 @@ def _train_epoch(
         inputs = data.inputs[chosen]
         if recipe.crop_padding or recipe.flips:
             inputs = random_crop_flip(inputs, padding=recipe.crop_padding, flips=recipe.flips, generator=generator)
-        loss = functional.cross_entropy(logits_of(model, data.prepare(inputs)), data.labels[chosen])
+        loss = functional.cross_entropy(outputs_of(model, data.prepare(inputs)), data.labels[chosen])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

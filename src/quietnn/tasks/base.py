@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
 from quietnn.tuning.score import Score
 
@@ -61,13 +62,6 @@ class Examples:
             yield self.take(slice(start, start + batch_size))
 
 
-def logits_of(model: nn.Module, inputs: Inputs) -> Tensor:
-    """Call a plain module or a transformers classifier and return its logits (batch, num_classes)."""
-    output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    logits: Tensor = output if isinstance(output, Tensor) else output.logits
-    return logits
-
-
 def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
     """Accuracy and mean cross-entropy of a classifier in evaluation mode; the model's mode is restored.
 
@@ -82,7 +76,7 @@ def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
     try:
         with torch.no_grad():  # not inference mode: a search's memory needs the versions of tensors
             for batch in batches:
-                logits = logits_of(model, batch.inputs)
+                logits = outputs_of(model, batch.inputs)
                 num_examples += len(batch)
                 num_right += int((logits.argmax(dim=1) == batch.labels).sum())
                 total_loss += float(functional.cross_entropy(logits.double(), batch.labels, reduction="sum"))

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
-from quietnn.tasks.base import Examples, logits_of
+from quietnn.tasks.base import Examples
 from quietnn.tasks.encoders import lengths, trim
 from quietnn.tasks.fit import Plan, Progress, decay_groups, fit, ignore_progress, linear_decay
 
@@ -47,7 +48,7 @@ def finetune_encoder(
         num_epochs=recipe.num_epochs,
         num_steps=-(-len(examples) // recipe.batch_size),
         batches=lambda epoch: _bucketed_batches(examples, recipe, epoch),
-        loss=lambda network, batch: functional.cross_entropy(logits_of(network, batch.inputs), batch.labels),
+        loss=lambda network, batch: functional.cross_entropy(outputs_of(network, batch.inputs), batch.labels),
         learning_rate=linear_decay(recipe.peak_lr, warmup=recipe.warmup),
         seed=recipe.seed,
         max_gradient_norm=1.0,

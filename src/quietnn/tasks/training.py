@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.augmentation import random_crop_flip, shrink
-from quietnn.tasks.base import Examples, logits_of
+from quietnn.tasks.base import Examples
 from quietnn.tasks.fit import Plan, Progress, decay_groups, fit, ignore_progress, one_cycle
 from quietnn.tasks.noise_injection import noisy_logits
 
@@ -108,7 +109,7 @@ def train_classifier(
 
     def loss(network: nn.Module, batch: Examples) -> Tensor:
         if recipe.weight_noise_db is None:
-            logits = logits_of(network, batch.inputs)
+            logits = outputs_of(network, batch.inputs)
         else:
             logits = noisy_logits(network, batch.inputs, wnr_db=recipe.weight_noise_db)
         return functional.cross_entropy(logits, batch.labels, label_smoothing=recipe.label_smoothing)
