@@ -28,7 +28,8 @@ def test_a_draw_goes_to_the_fit_and_a_clear_loss_to_the_start() -> None:
     noise = torch.tensor([0.1, -0.1] * 5)
     assert is_worth_it(start - 0.2, start, parts)
     assert is_worth_it(start + noise + 0.02, start, parts)
-    assert not is_worth_it(start + noise + 0.1, start, parts)
+    assert is_worth_it(start + noise + 0.06, start, parts)
+    assert not is_worth_it(start + noise + 0.08, start, parts)
 
 
 def test_what_is_not_finite_loses() -> None:

@@ -9,6 +9,9 @@ from quietnn.denoisers.evidence import Split
 
 _PARTS_OF_A_FOLD = 5
 
+_STANDARD_ERRORS = 2.0
+"""By how much a start has to be better than a fit to half of the examples."""
+
 
 def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:
     """The held-out positions of each split in a few parts, so that there are losses to compare and tell an error from.
@@ -29,7 +32,7 @@ def is_worth_it(fit: Tensor, start: Tensor, parts: Sequence[Tensor]) -> bool:
     """Whether a fit is to be used in place of a start, from the losses of both on parts of the examples.
 
     The fits that are judged have seen half of the examples and taken half of the steps; the one that is used sees all
-    of them. So a draw goes to the fit: a start has to be better by more than a standard error of the difference.
+    of them. So a draw goes to the fit: a start has to be better by more than two standard errors of the difference.
 
     >>> import torch
     >>> parts, start = [torch.arange(2)] * 4, torch.tensor([1.0, 2.0, 1.0, 2.0])
@@ -40,4 +43,4 @@ def is_worth_it(fit: Tensor, start: Tensor, parts: Sequence[Tensor]) -> bool:
     if not math.isfinite(fitted):
         return False
     gap = fitted - mean_loss(start, parts)
-    return gap <= 0 or gap <= float((fit - start).std()) / math.sqrt(len(parts))
+    return gap <= 0 or gap <= _STANDARD_ERRORS * float((fit - start).std()) / math.sqrt(len(parts))

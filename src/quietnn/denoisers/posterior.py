@@ -69,8 +69,8 @@ def posterior(
     """The weights that maximise the posterior given the received weights and labelled examples.
 
     Fits on each half of the examples and judges the result on the other, beside the network as it came and the starts,
-    which need no labels. Unless one of these is better there by more than a standard error, the fit is repeated on all
-    examples; if one is, it is returned.
+    which need no labels. Unless one of these is better there by more than two standard errors, the fit is repeated on
+    all examples; if one is, it is returned.
 
     Args:
         model: the network as received; it stays as it is.
