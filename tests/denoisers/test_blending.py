@@ -330,3 +330,13 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
     result = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
     assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
     assert torch.equal(result.model[1].running_mean, starts["calibrated"][1].running_mean)
+
+
+def test_dead_channels_do_not_hide_that_a_scale_is_undone() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8)).eval()
+    with torch.no_grad():
+        network[0].weight[:4] = 0.0
+        network[0].weight[4] *= 1e-6
+    scratch = Scratch(network, classification_loss(points(60, 4), LABELS), 60, blended=True)
+    assert scratch.scale_free() == {"0.weight", "0.bias", "3.weight", "3.bias"}

@@ -36,7 +36,8 @@ _LINEAR: tuple[type[nn.Module], ...] = (
 """Layers whose outputs have the scale of their parameters. A child class may do something else."""
 
 
-_TINY = 1e-12
+_TINY = 1e-8
+_LEAST = 1e-30
 _ROUNDING = 1e-3
 
 
@@ -252,7 +253,7 @@ class Blending:
         if len(input) < 2 and not self._is_alone:  # nothing tells its sampling error
             return functional.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
         mean, variance = self._following(name, layer, moments)
-        scale = torch.rsqrt(variance + eps)
+        scale = torch.rsqrt(variance if self._is_alone else variance + eps)
         shift = -mean * scale
         if weight is not None:
             scale, shift = scale * weight, shift * weight
@@ -266,7 +267,8 @@ class Blending:
     ) -> tuple[Tensor, Tensor]:
         """Mean and variance of a layer where the examples have these moments."""
         if self._is_alone:
-            return moments.mean, moments.squares.mean(0).clamp_min(_TINY) - layer.eps
+            # In proportion to the scale, so that halving a layer changes no digit, be its channels dead or not.
+            return moments.mean, moments.squares.mean(0) + _TINY * moments.mean.square() + _LEAST
         anchor = self._anchors.get(name)
         return blend(moments, _stored(layer), layer.eps) if anchor is None else anchor.statistics(moments, layer.eps)
 
