@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietnn.automatic.auto import auto
     from quietnn.automatic.result import AutoResult, Tried
+    from quietnn.calibration.branches import denoise_branches
     from quietnn.calibration.calibrate import calibrate, calibrate_with_report
     from quietnn.calibration.report import CalibratedLayer, CalibrationReport
     from quietnn.calibration.self_training import SelfTrained, confidence_loss, self_train
@@ -116,6 +117,7 @@ _HOMES = {
     "confidence_loss": "quietnn.calibration.self_training",
     "classification_loss": "quietnn.denoisers.evidence",
     "denoise": "quietnn.denoisers.denoise",
+    "denoise_branches": "quietnn.calibration.branches",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
     "finetune": "quietnn.denoisers.finetuning",
     "inspect_checkpoint": "quietnn.checkpoints.inspect",
@@ -199,6 +201,7 @@ __all__ = [
     "classification_loss",
     "confidence_loss",
     "denoise",
+    "denoise_branches",
     "denoise_checkpoint",
     "finetune",
     "inspect_checkpoint",

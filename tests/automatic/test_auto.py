@@ -42,7 +42,7 @@ def test_every_candidate_is_tried_and_none_worse_than_ml_wins(repaired: tuple, m
     _, result = repaired
     names = [candidate.name for candidate in CANDIDATES if candidate.applies(miniature.model)]
     assert [one.name for one in result.tried] == names
-    assert len(names) == len(CANDIDATES) - 1  # it has no convolution, and so no structured prior
+    assert len(names) == len(CANDIDATES) - 2  # no convolution, so no structured prior; BatchNorm, so no branches
     assert losses(result)[result.chosen] <= losses(result)["ml"]
     assert result.num_passes >= sum(one.num_passes for one in result.tried) > 0
 
@@ -110,7 +110,32 @@ def test_with_inputs_batch_norm_is_calibrated(miniature: object, layer_normed: o
     by_hand = quietnn.calibrate(observation.received, miniature.inputs, noise_variance=observation.noise_variance)
     assert (result.chosen, result.num_passes) == ("calibrated", 1)
     assert torch.equal(result.model[1].running_var, by_hand[1].running_var)
-    assert auto(layer_normed.model, noise_variance=0.01, inputs=layer_normed.inputs).chosen == "mmse"
+
+
+def test_with_inputs_layers_that_normalise_each_input_have_their_branches_denoised(layer_normed: object) -> None:
+    model, inputs = layer_normed.model, layer_normed.inputs
+    result = auto(model, noise_variance=0.01, inputs=inputs)
+    by_hand = quietnn.denoise_branches(model, inputs, noise_variance=0.01)
+    assert (result.chosen, result.num_passes) == ("branches", 0)
+    assert torch.equal(result.model[0].weight, by_hand[0].weight)
+    short = auto(model, noise_variance=0.01, inputs=inputs, balanced_classes=True, max_passes=30)
+    centred = quietnn.denoise_branches(model, inputs, noise_variance=0.01, balanced_classes=True)
+    assert (short.chosen, short.num_passes) == ("branches", 1)
+    assert torch.equal(short.model[3].bias, centred[3].bias)
+
+
+def test_branches_that_cannot_be_denoised_leave_the_weights_as_they_came(layer_normed: object) -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.norm = nn.Linear(8, 3), nn.LayerNorm(3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.layer(inputs)
+
+    result = auto(Unused(), noise_variance=0.01, inputs=layer_normed.inputs)
+    assert result.chosen == "ml"
+    assert result.notes[0].startswith("MMSE of branches failed: denoise_branches is for networks that normalise each")
 
 
 def test_balanced_classes_allow_training_without_labels(miniature: object) -> None:

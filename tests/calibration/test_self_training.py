@@ -100,11 +100,11 @@ def test_the_loss_is_entropy_and_divergence() -> None:
     assert float(found) == pytest.approx(max(float(expected), float(entropy)), abs=1e-9)
 
 
-def test_a_transformer_starts_from_mmse() -> None:
+def test_a_network_that_normalises_each_input_starts_from_its_branches() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).eval()
     result = self_train(model, blobs(30)[0], noise_variance=0.01, settings=PosteriorSettings(num_steps=2))
-    assert result.start == "mmse"
+    assert result.start == "branches"
 
 
 @pytest.mark.parametrize("seed", range(3))

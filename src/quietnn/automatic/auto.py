@@ -17,6 +17,7 @@ from quietnn.automatic.choice import BASELINE, accuracy_of_choice, at_least, cho
 from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
 from quietnn.batches import Inputs, check_finite, check_inputs
+from quietnn.calibration.branches import denoise_branches
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.self_training import self_train
 from quietnn.calibration.starts import has_kernels, has_stored_statistics, scale_is_undone
@@ -61,9 +62,9 @@ def auto(
 
     - *Nothing*: MMSE where every scale is undone by a normalisation of each input (transformers), else the weights as
       they came: plain MMSE harms networks with BatchNorm.
-    - *Inputs*: noise-aware calibration of BatchNorm, after the structured prior where there are convolutions; without
-      BatchNorm as above. If classes are said to be balanced, the weights are then moved until the network is sure of
-      the inputs (`self_train`).
+    - *Inputs*: noise-aware calibration of BatchNorm, after the structured prior where there are convolutions; where
+      each input is normalised, MMSE of the branches (`denoise_branches`); else as above. If classes are said to be
+      balanced, the weights are then moved until the network is sure of the inputs (`self_train`).
     - *Inputs and labels*: every candidate is made twice, from half of the examples each time, and judged on the other
       half. The simplest within a standard error of the smallest loss wins, if its loss is not above that of the weights
       as they came, and is made once more from all examples. A candidate that fails is recorded and passed over.
@@ -109,7 +110,7 @@ def auto(
         if inputs is not None and balanced_classes and max_passes >= _SELF_TRAINING:
             return _self_trained(model, noise_variance, inputs, augment, seed, normalisation, tuple(notes))
         usable = inputs if max_passes >= 1 else None
-        return _without_labels(model, noise_variance, usable, normalisation, tuple(notes))
+        return _without_labels(model, noise_variance, usable, balanced_classes, normalisation, tuple(notes))
     examples = Labelled(inputs, labels, loss, augment)
     return auto_labelled(
         model,
@@ -241,9 +242,9 @@ def _self_trained(
         )
     except (QuietnnError, RuntimeError) as error:
         notes = (*notes, f"self-training failed: {error}")
-        return _without_labels(model, noise_variance, inputs, normalisation, notes)
+        return _without_labels(model, noise_variance, inputs, False, normalisation, notes)
     if not trained.move:  # no noise, or outputs that are not finite
-        return _without_labels(model, noise_variance, inputs, normalisation, notes)
+        return _without_labels(model, noise_variance, inputs, False, normalisation, notes)
     note = "no labels, so nothing could be judged; the network was made sure of inputs whose classes are balanced"
     tried = tuple(map(Tried, (BASELINE, trained.start, "self_trained")))
     return AutoResult(trained.model, "self_trained", tried, None, None, trained.num_passes, (*notes, note))
@@ -253,6 +254,7 @@ def _without_labels(
     model: nn.Module,
     noise_variance: NoiseVariance,
     inputs: Inputs | None,
+    balanced_classes: bool,
     normalisation: Normalisation,
     notes: tuple[str, ...],
 ) -> AutoResult:
@@ -273,6 +275,19 @@ def _without_labels(
         if _are_equal(repaired, model):
             return result(repaired, BASELINE, 1.0, "every BatchNorm is called more than once: none can be calibrated")
         return result(repaired, name, 1.0, "no labels, so nothing could be judged; calibration needs none")
+    if inputs is not None and scale_is_undone(model):
+        try:
+            repaired = denoise_branches(
+                model,
+                inputs,
+                noise_variance=noise_variance,
+                balanced_classes=balanced_classes,
+                normalisation=normalisation,
+            )
+        except QuietnnError as error:
+            return result(copy.deepcopy(model), BASELINE, 1.0, f"MMSE of branches failed: {error}")
+        passes = float(balanced_classes)
+        return result(repaired, "branches", passes, "each input is normalised, so MMSE up to the last of that is safe")
     if scale_is_undone(model):
         denoised = denoise(model, noise_variance=noise_variance, normalisation=normalisation)
         return result(denoised, "mmse", 0.0, "every scale is undone by a normalisation of each input, so MMSE is safe")

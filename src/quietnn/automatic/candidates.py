@@ -8,8 +8,9 @@ from functools import cached_property
 from torch import nn
 
 from quietnn.automatic.labelled import Labelled
+from quietnn.calibration.branches import denoise_branches
 from quietnn.calibration.calibrate import calibrate
-from quietnn.calibration.starts import calibrated_starts, has_kernels, has_stored_statistics
+from quietnn.calibration.starts import calibrated_starts, has_kernels, has_stored_statistics, scale_is_undone
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.denoisers.affine import ML, Temperatures
 from quietnn.denoisers.denoise import denoise
@@ -114,6 +115,16 @@ def _mmse(groups: str) -> Callable[[Received], Made]:
     return make
 
 
+def _branches(received: Received) -> Made:
+    model = denoise_branches(
+        received.model,
+        received.examples.inputs,
+        noise_variance=received.noise,
+        normalisation=received.normalisation,
+    )
+    return Made(model, 0.0)
+
+
 def _calibrated(received: Received) -> Made:
     model = calibrate(
         received.model,
@@ -210,6 +221,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("ml", _ml, 0),
     Candidate("mmse", _mmse("whole"), 0),
     Candidate("mmse_layerwise", _mmse("layerwise"), 0),
+    Candidate("branches", _branches, 0, scale_is_undone),
     Candidate("calibrated", _calibrated, 1, has_stored_statistics),
     Candidate("structured", _structured, 1, has_kernels),
     Candidate("mmse_pb", _mmse_pb, 8),

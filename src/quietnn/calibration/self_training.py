@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.batches import Inputs, check_finite, check_inputs, outputs_of, take
+from quietnn.calibration.branches import denoise_branches
 from quietnn.calibration.starts import calibrated_starts, scale_is_undone
-from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Loss, Scratch
 from quietnn.denoisers.reception import Reception
 from quietnn.denoisers.starts import Start, given_starts, prepare
@@ -36,7 +36,7 @@ class SelfTrained:
 
     Attributes:
         model: the network, a copy of the one given.
-        start: what the steps began from: `"structured"`, `"calibrated"`, `"mmse"` or `"received"`.
+        start: what the steps began from: `"structured"`, `"calibrated"`, `"branches"` or `"received"`.
         fit_loss: mean loss at each step; nothing where there is no noise.
         move: root mean square of the steps' way, in posterior standard deviations.
         num_passes: cost in forward passes over the inputs, a backward pass counting two.
@@ -64,8 +64,8 @@ def self_train(
     """Adjust every noisy weight of a classifier so that it is sure of some inputs; no labels.
 
     It begins at the network under the structured prior, calibrated (without convolutions: calibrated; with layers that
-    normalise each input: MMSE; with neither: as it came), and takes the steps of the posterior. Nothing is held out,
-    for there is nothing to judge by: use it where noise has taken much and classes are as common as said.
+    normalise each input: MMSE of the branches; with neither: as it came), and takes the steps of the posterior. Nothing
+    is held out, for there is nothing to judge by: use it where noise has taken much and classes are as common as said.
 
     Args:
         model: the network as received; it stays as it is.
@@ -96,8 +96,15 @@ def self_train(
         scratch.num_passes += len(networks)
         places |= given_starts(networks, received)
     elif scale_is_undone(model):
-        denoised = denoise(model, noise_variance=noise_variance, normalisation=normalisation)
-        places["mmse"] = Start(denoised, noisy_weights(denoised, noisy=tuple(received)))
+        denoised = denoise_branches(
+            model,
+            inputs,
+            noise_variance=noise_variance,
+            balanced_classes=class_shares is None,
+            normalisation=normalisation,
+        )
+        scratch.num_passes += 1
+        places["branches"] = Start(denoised, noisy_weights(denoised, noisy=tuple(received)))
     name, start = list(places.items())[-1]  # the most elaborate of those that there are
     fit = maximise(
         scratch,

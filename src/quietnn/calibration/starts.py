@@ -6,6 +6,7 @@ from quietnn.batches import Inputs
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.calibration.visit import BatchNorm
+from quietnn.denoisers.branches import normalises_each_input
 from quietnn.denoisers.structured import CONVOLUTIONS
 from quietnn.noise import NoiseVariance
 from quietnn.weights import NORMALISATION_TYPES
@@ -21,15 +22,6 @@ def has_kernels(model: nn.Module) -> bool:
     return has_stored_statistics(model) and any(type(layer) in CONVOLUTIONS for layer in model.modules())
 
 
-PER_INPUT: tuple[type[nn.Module], ...] = (
-    nn.LayerNorm,
-    nn.RMSNorm,
-    nn.GroupNorm,
-    nn.modules.instancenorm._InstanceNorm,
-)
-"""Layers that take their statistics from each input afresh."""
-
-
 def scale_is_undone(model: nn.Module) -> bool:
     """Whether shrinking all weights together is harmless: layers normalise each input, and none by stored statistics.
 
@@ -38,7 +30,7 @@ def scale_is_undone(model: nn.Module) -> bool:
     it compounds with depth.
     """
     stored = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
-    return not stored and any(isinstance(layer, PER_INPUT) for layer in model.modules())
+    return not stored and any(map(normalises_each_input, model.modules()))
 
 
 def calibrated_starts(

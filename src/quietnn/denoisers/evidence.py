@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from quietnn.batches import call, check_inputs, check_labels, check_outputs, logits_of
 from quietnn.denoisers.blending import Blending, write_statistics
+from quietnn.denoisers.branches import behind_last_normalisation
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
@@ -134,6 +135,7 @@ class Scratch:
         self._network.requires_grad_(False)
         self._noisy = {name: parameters[name].requires_grad_() for name in names}
         self._loss = loss
+        self._normalisation = normalisation
         self._num_examples = num_examples
         self._blending = Blending(self._network, self._on_two) if blended else None
         self.num_passes = 0.0
@@ -146,6 +148,10 @@ class Scratch:
     def scale_free(self) -> frozenset[str]:
         """Names of the weights whose scale the statistics of the next layer undo."""
         return self._blending.scale_free(self._on_two) if self._blending else frozenset()
+
+    def tail(self) -> frozenset[str] | None:
+        """Names of the weights behind the last normalisation of an input, see `quietnn.denoisers.branches`."""
+        return behind_last_normalisation(self._network, self._on_two, normalisation=self._normalisation)
 
     @torch.inference_mode(False)
     def gradient(

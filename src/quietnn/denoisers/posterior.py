@@ -35,7 +35,8 @@ class Posterior:
     Attributes:
         model: the network, a copy of the one given.
         chosen: `"posterior"`, or the start that the held-out examples preferred: `"received"` (as it came), one of the
-            starts given, or else `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`, `"centre"`.
+            starts given, or else `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`,
+            `"branches"`, `"centre"`.
         held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
             that did not see it.
         fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
@@ -80,9 +81,9 @@ def posterior(
         groups: the groups that have a prior of their own.
         statistics: prior of each group; estimated from the received weights when not given.
         centre: temperatures of the estimate that the Gaussian is centred on and the steps start from. When neither
-            this nor `starts` is given, the better on the examples of the weights as they came and, if BatchNorm follows
-            them, their estimate under the structured prior, else MMSE of the model as a whole. One multiplier for all
-            layers keeps their proportions; MMSE layer by layer silences whole layers of a transformer.
+            this nor `starts` is given, the best on the examples of the weights as they came and, if BatchNorm follows
+            them, their estimate under the structured prior, else MMSE of the model as a whole and (where each input is
+            normalised) of its branches. MMSE of *every* layer silences the head of a transformer.
         starts: networks with BatchNorm whose statistics were fitted without labels, by name: those of `calibrate` and
             `calibrate_structured` (`quietnn.calibrated_starts` makes both). The Gaussian is centred on the one that is
             best on the examples, and its statistics are carried along as the weights move; they are better than

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from quietnn.denoisers.affine import MMSE, Temperatures
+from quietnn.denoisers.branches import branch_denoisers
 from quietnn.denoisers.evidence import Scratch
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.structured import believable_noise, structured_denoisers
@@ -57,7 +58,8 @@ def own_starts(
     """What steps may begin from if nobody gives anything: the weights as they came, and an estimate of them.
 
     BatchNorm undoes a layer's scale, and all that MMSE would shrink is the confidence of the head; there a structured
-    prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole.
+    prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole and, where each
+    input is normalised, MMSE of its branches.
     """
     received = reception.weights
     starts = {"blended": Start(scratch.finish(model, received), received, is_scale_free=True)}
@@ -73,7 +75,12 @@ def own_starts(
         return {**starts, "structured": Start(scratch.finish(model, estimate), estimate, is_scale_free=True)}
     whole = Reception.of(received, noise)
     estimate = whole.estimate(whole.denoisers(MMSE))
-    return {**starts, "mmse": Start(scratch.finish(model, estimate), estimate)}
+    starts["mmse"] = Start(scratch.finish(model, estimate), estimate)
+    if (kept := scratch.tail()) is not None:
+        layers = Reception.of(received, noise, groups="layerwise")
+        estimate = layers.estimate(branch_denoisers(layers, kept))
+        starts["branches"] = Start(scratch.finish(model, estimate), estimate)
+    return starts
 
 
 def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:

@@ -7,6 +7,7 @@ from torch import nn
 
 from quietnn.automatic.auto import auto, auto_labelled
 from quietnn.calibration.baselines import re_estimate
+from quietnn.calibration.branches import denoise_branches
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.self_training import self_train
 from quietnn.calibration.starts import calibrated_starts
@@ -88,6 +89,18 @@ def _mmse_calibrated(receiver: Receiver) -> Outcome:
         denoisers=denoisers,
         groups="layerwise",
     )
+    return Outcome(model, num_passes=1)
+
+
+def _branches(receiver: Receiver) -> Outcome:
+    """MMSE layer by layer up to the last normalisation of each input; two inputs tell where that is."""
+    return Outcome(denoise_branches(receiver.model, receiver.tuning.inputs, noise_variance=receiver.noise))
+
+
+def _branches_balanced(receiver: Receiver) -> Outcome:
+    """The same where the receiver also knows that all classes are equally common; no labels."""
+    inputs = receiver.tuning.inputs
+    model = denoise_branches(receiver.model, inputs, noise_variance=receiver.noise, balanced_classes=True)
     return Outcome(model, num_passes=1)
 
 
@@ -206,6 +219,8 @@ METHODS: dict[str, Callable[[Receiver], Outcome]] = {
     "calibrated": _calibrated,
     "calibrated_balanced": _calibrated_balanced,
     "mmse_calibrated": _mmse_calibrated,
+    "branches": _branches,
+    "branches_balanced": _branches_balanced,
     "structured": _structured,
     "self_trained": _self_trained,
     "re_estimated": _re_estimated,
