@@ -66,8 +66,8 @@ def auto(
       each input is normalised, MMSE of the branches (`denoise_branches`); else as above. If classes are said to be
       balanced, the weights are then moved until the network is sure of the inputs (`self_train`).
     - *Inputs and labels*: every candidate is made twice, from half of the examples each time, and judged on the other
-      half. The simplest within a standard error of the smallest loss wins, if its loss is not above that of the weights
-      as they came, and is made once more from all examples. A candidate that fails is recorded and passed over.
+      half. The smallest loss wins, unless that of the weights as they came is within one standard error, and is made
+      once more from all examples. A candidate that fails is recorded and passed over.
 
     Args:
         model: the network as received; it stays as it is.

@@ -228,4 +228,4 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("mmse_pb_gradient", _layerwise, 110),
     Candidate("posterior", _posterior, 150),
 )
-"""In the order of simplicity: fewer numbers taken from the data come first, and win where the evidence is a draw."""
+"""In the order of simplicity: fewer numbers taken from the data come first, and win where losses are equal."""

@@ -16,9 +16,11 @@ _Z = 1.959964
 
 
 def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> str:
-    """The simplest candidate within one standard error of the best, and at least as good as ML.
+    """The candidate of the smallest loss, or ML where it is within one standard error of that.
 
-    Losses are compared in pairs, example by example, so what all candidates find hard does not count as error.
+    Losses are compared in pairs, example by example, so what all candidates find hard does not count as error. Among
+    repairs a draw goes to the smallest loss and not to the simplest: those that fit to labels are judged by what half
+    of the examples taught them, and the one that is returned has all.
 
     Args:
         verdicts: by name, from the simplest to the most elaborate, ML among them.
@@ -27,8 +29,8 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
     >>> ml = Verdict(torch.tensor([2.0, 2.1, 2.2, 2.3]), torch.zeros(4))
     >>> better = Verdict(torch.tensor([1.0, 1.2, 1.1, 1.3]), torch.ones(4))
     >>> hardly = Verdict(torch.tensor([1.1, 1.1, 1.0, 1.3]), torch.ones(4))
-    >>> choose({"ml": ml, "calibrated": better, "posterior": hardly})
-    'calibrated'
+    >>> choose({"ml": ml, "calibrated": better, "posterior": hardly}), choose({"ml": better, "posterior": hardly})
+    ('posterior', 'ml')
     """
     losses = {
         name: verdict.losses if positions is None else verdict.losses[positions] for name, verdict in verdicts.items()
@@ -37,10 +39,8 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
     best = min(means, key=lambda name: means[name])
     if not math.isfinite(means[best]):
         return BASELINE
-    for name, values in losses.items():
-        if means[name] <= min(means[best] + _error(values - losses[best]), means[BASELINE]):
-            return name
-    return best
+    by_chance = _error(losses[BASELINE] - losses[best])
+    return BASELINE if means[BASELINE] <= means[best] + by_chance else best
 
 
 def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]) -> float:
