@@ -204,11 +204,11 @@ def test_a_weight_that_is_no_number_is_named(channel: str, state: dict[str, Tens
 def growth(folder: Path, channel: str) -> None:
     """Send a few tensors, then many of the same size, and leave with the megabytes that this took beyond those."""
     peaks = []
-    for name in ("few", "many"):
+    for name in ("few", "few", "many"):  # how far threads overlap is chance
         source = folder / f"{name}.safetensors"
         send(source, folder / "out.safetensors", medium_named(channel), Streaming(num_threads=2))
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    sys.exit(min((peaks[1] - peaks[0]) // 1024, 255))
+    sys.exit(min((peaks[2] - peaks[1]) // 1024, 255))
 
 
 @pytest.mark.parametrize(
@@ -223,13 +223,13 @@ def growth(folder: Path, channel: str) -> None:
     ],
 )
 def test_memory_does_not_grow_with_the_number_of_tensors(channel: str, tmp_path: Path) -> None:
-    """The many are 20 tensors of 4 MB: as sent and as received they would take 160 MB, 110 more than the few."""
+    """The many are 32 tensors of 4 MB: as sent and as received they would take 256 MB, 208 more than the few."""
     generator = torch.Generator().manual_seed(0)
-    for name, number in (("few", 6), ("many", 20)):
+    for name, number in (("few", 6), ("many", 32)):
         state = {f"{index}.weight": torch.randn(1024, 1024, generator=generator) for index in range(number)}
         save_file(state, tmp_path / f"{name}.safetensors")
     process = SERVER.Process(target=growth, args=(tmp_path, channel))
     process.start()
     process.join()
     assert process.exitcode is not None
-    assert 0 <= process.exitcode < 60
+    assert 0 <= process.exitcode < 100

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from torch import Tensor
 
 from quietnn.checkpoints.base import Checkpoint
+from quietnn.checkpoints.memory import give_back
 from quietnn.checkpoints.workers import ignore_progress
 
 
@@ -26,6 +27,7 @@ class OnDisk(Mapping[str, Tensor]):
         if name not in self._names:
             raise KeyError(name)
         tensor = self._checkpoint.read(name)
+        give_back(tensor.numel())  # what the one before it left
         self._on_progress(tensor.nbytes)
         return tensor
 
