@@ -17,6 +17,7 @@ ORDER = (
     "files",
     "records",
     "theory",
+    "threads",
     "moments",
     "makers",
     "weights",

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -171,6 +171,17 @@ def check_weights(weights: Weights) -> None:
                 f"{name} holds {bad} values that are not finite, of {tensor.numel()}; "
                 "repair or exclude that tensor before going on"
             )
+
+
+def checked(weights: Weights) -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors one after the other, each once `check_weights` finds nothing wrong with it.
+
+    >>> [name for name, tensor in checked({"w": torch.ones(2)})]
+    ['w']
+    """
+    for name, tensor in weights.items():
+        check_weights({name: tensor})
+        yield name, tensor
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Unequal protection and the coded reference."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Medium
+from quietnn.channels.base import Medium, Observation
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.moments import ErrorMoments
@@ -18,7 +19,8 @@ from quietnn.channels.repetition import Repetition
 from quietnn.channels.reram import ReRAM
 from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig
-from quietnn.noise import mean_of
+from quietnn.noise import NoiseVariance, mean_of
+from quietnn.weights import Weights
 
 
 def test_copies_divide_the_noise_of_what_is_protected(shapes: dict[str, Tensor]) -> None:
@@ -126,6 +128,29 @@ def test_what_is_sent_once_has_the_noise_of_one_copy(shapes: dict[str, Tensor]) 
 def test_an_error_that_every_copy_repeats_is_refused(medium: Medium, shapes: dict[str, Tensor]) -> None:
     with pytest.raises(InvalidConfig, match="the same error in every copy"):
         Repetition(medium, {"*": 4}).transmit(shapes, seed=0)
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A medium that says nothing of how it treats tensors."""
+
+    medium: Medium
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        return self.medium.transmit(weights, seed=seed)
+
+
+@pytest.mark.parametrize("medium", [AWGN(wnr_db=3.0), BlockFading(6.0)], ids=str)
+def test_a_medium_that_says_nothing_gets_all_tensors_for_every_copy(medium: Medium, shapes: dict[str, Tensor]) -> None:
+    """One that settles gets only those that are still wanted, and has the same noise."""
+    opaque, settling = (Repetition(link, {"gaussian": 3, "uniform": 2}) for link in (Opaque(medium), medium))
+    one, other = (link.transmit(shapes, seed=4) for link in (opaque, settling))
+    assert not opaque.settled(shapes).by_tensor
+    assert settling.settled(shapes).by_tensor
+    assert all(torch.equal(one.received[name], other.received[name]) for name in shapes)
+    assert isinstance(one.noise_variance, dict)
+    assert isinstance(other.noise_variance, dict)
+    assert all(mean_of(one.noise_variance[name]) == mean_of(other.noise_variance[name]) for name in shapes)
 
 
 @pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0, 30.0])

@@ -58,6 +58,18 @@ def test_tied_weights_count_once_in_the_wnr() -> None:
     assert tied.noise_variance == single.noise_variance == 6.25
 
 
+@pytest.mark.parametrize("channel", ["fading:wnr_db=10", "digital:wnr_db=9", "pcm:seconds=3600"])
+def test_the_number_of_torch_s_threads_changes_no_bit(channel: str) -> None:
+    weights = {"w": torch.randn(311, 307, generator=torch.Generator().manual_seed(0)).double()}
+    found = []
+    for num_threads in (3, 2, 1):
+        torch.set_num_threads(num_threads)
+        found.append(transmit(weights, channel=channel, seed=1).received["w"])
+        assert torch.get_num_threads() == num_threads
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[1], found[2])
+
+
 def test_a_tensor() -> None:
     observation = transmit(torch.zeros(20_000), noise_variance=4.0, seed=1)
     assert observation.received.var().item() == pytest.approx(4.0, rel=0.05)

@@ -5,7 +5,7 @@ declared dependencies pull in torchvision and a compiler's tools, none of which 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from quietnn.channels import pcm, reram
 from quietnn.channels.base import Observation
 from quietnn.channels.conductance import Device, Draws, shared_noise, transmit_through
-from quietnn.channels.randomness import key_of
+from quietnn.channels.randomness import global_randomness, key_of
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.noise import NoiseVariance
 from quietnn.weights import Weights
@@ -35,6 +35,8 @@ class AihwkitMemory:
     seconds: float = 1.0
     compensate: bool = False
 
+    by_tensor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse an unknown memory, and times that the built-in model refuses."""
         if self.kind not in KINDS:
@@ -48,7 +50,7 @@ class AihwkitMemory:
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What is read of the weights; torch's global randomness is left as it was."""
-        with torch.random.fork_rng(devices=[]):
+        with global_randomness():
             return transmit_through(self, weights, seed=seed, compensate=self.compensate)
 
     def shared_noise(self, tensor: Tensor) -> float:

@@ -11,7 +11,7 @@ from quietnn.channels.randomness import BLOCK, check_seed, standard_normal
 from quietnn.errors import QuietnnError, unknown_choice
 from quietnn.theory.family import check_variance, noise_variance_of
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, WeightStatistics, check_weights
+from quietnn.weights import Weights, WeightStatistics, check_weights, checked
 
 
 class Power(StrEnum):
@@ -58,6 +58,15 @@ class AWGN:
             db_to_ratio(self.wnr_db)
         Power(self.power)
 
+    @property
+    def by_tensor(self) -> bool:
+        """Whether every tensor can be sent by itself: once the variance is known."""
+        return self.noise_variance is not None
+
+    def settled(self, weights: Weights) -> "AWGN":
+        """The same noise by its variance, which a ratio takes from all weights."""
+        return self if self.by_tensor else AWGN(noise_variance=self.variance_for(weights))
+
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
         """Add noise to a copy of the weights, drawn by seed, tensor name and block."""
         check_weights(weights)
@@ -73,7 +82,7 @@ class AWGN:
             return self.noise_variance
         if not weights:
             raise QuietnnError("no weights to measure the noise against; send at least one tensor")
-        return self.variance_at(WeightStatistics.from_clean(weights.values()))
+        return self.variance_at(WeightStatistics.from_clean(tensor for _, tensor in checked(weights)))
 
     def variance_at(self, statistics: WeightStatistics) -> float:
         """The `sigma_z^2` that weights with these statistics will meet."""

@@ -69,6 +69,23 @@ class Medium(Protocol):
         ...
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """A medium that must know something of all tensors before it can send one: their power, the bits that they cost."""
+
+    def settled(self, weights: Weights) -> Medium:
+        """The medium with that settled, which then treats every tensor by itself.
+
+        It looks at one tensor after the other, as seldom as it can: each look may be a reading from a file.
+        """
+        ...
+
+
+def settle(medium: Medium, weights: Weights) -> Medium:
+    """The medium as it will treat these weights; itself, if there is nothing to settle."""
+    return medium.settled(weights) if isinstance(medium, Settling) else medium
+
+
 def is_by_tensor(medium: Medium) -> bool:
     """Whether a medium treats every tensor by itself, so that sending them one by one comes to the same."""
     return bool(getattr(medium, "by_tensor", False))

@@ -14,21 +14,24 @@ quantisation loses up to a quarter bit a weight, and a code fails altogether bel
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
+from quietnn.channels.bisection import smallest_within
 from quietnn.channels.moments import ErrorMoments, weight_points
 from quietnn.channels.randomness import check_seed
 from quietnn.channels.settings import check_link_db
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, check_weights
+from quietnn.weights import Weights, check_weights, checked
 
-_ITERATIONS = 20
+_SMALLEST = 2.0**-20
+"""Of the steps that are tried, over the one that makes zeros of all weights."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,11 @@ class CodedDigital:
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """The quantised weights, free of errors; the seed changes nothing."""
-        check_weights(weights)
-        check_seed(seed)
-        steps = self.steps(weights)
-        received = {name: _decoded(tensor, steps[name]) for name, tensor in weights.items()}
-        moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
-        noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
-        gain = {name: own.gain for name, own in moments.items()}
-        return Observation(received, noise, gain, {name: own.offset for name, own in moments.items()})
+        return self.settled(weights).transmit(weights, seed=seed)
+
+    def settled(self, weights: Weights) -> "SettledCode":
+        """The code with its steps chosen, which quantises every tensor by itself."""
+        return SettledCode(self.steps(weights))
 
     def predict(self, weights: Weights) -> dict[str, ErrorMoments]:
         """Gain and noise to be expected of each tensor at these steps, integrated over quantiles of its weights."""
@@ -79,18 +79,42 @@ class CodedDigital:
         """The smallest steps that the capacity pays for, by bisection on what they have in common."""
         if not weights:
             return {}
-        largest = {name: float(tensor.detach().abs().max()) for name, tensor in weights.items()}
-        units = {name: _unit(tensor) if self.per_tensor else 1.0 for name, tensor in weights.items()}
+        units: dict[str, float] = {}
+        largest = 0.0
+        for name, tensor in checked(weights):
+            units[name] = _unit(tensor) if self.per_tensor else 1.0
+            largest = max(largest, float(tensor.detach().abs().max()) / units[name])
         # At this step every weight is zero, and costs nothing; where all weights are, any step does.
-        high = 2.5 * max(largest[name] / units[name] for name in weights) or 1.0
-        low = high * 2.0**-20
-        for _ in range(_ITERATIONS):
-            middle = math.sqrt(low * high)
-            if bits_per_weight(weights, {name: middle * unit for name, unit in units.items()}) > self.capacity:
-                low = middle
-            else:
-                high = middle
-        return {name: high * unit for name, unit in units.items()}
+        high = 2.5 * largest or 1.0
+
+        def costs(steps: Sequence[float]) -> list[float]:
+            return _bits(weights, {name: [step * unit for step in steps] for name, unit in units.items()})
+
+        step = smallest_within(costs, self.capacity, _SMALLEST * high, high)
+        return {name: step * unit for name, unit in units.items()}
+
+
+@dataclass(frozen=True)
+class SettledCode:
+    """A code whose steps were chosen for all tensors together.
+
+    Attributes:
+        steps: by tensor name.
+    """
+
+    steps: Mapping[str, float]
+
+    by_tensor: ClassVar[bool] = True
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """The quantised weights, free of errors; the seed changes nothing."""
+        check_weights(weights)
+        check_seed(seed)
+        received = {name: _decoded(tensor, self.steps[name]) for name, tensor in weights.items()}
+        moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
+        noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
+        gain = {name: own.gain for name, own in moments.items()}
+        return Observation(received, noise, gain, {name: own.offset for name, own in moments.items()})
 
 
 def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, float]) -> float:
@@ -99,14 +123,24 @@ def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, float]) -
     >>> bits_per_weight({"w": torch.tensor([-1.0, 0.0, 1.0, 2.0])}, {"w": 1.0})
     2.0
     """
-    total, count = 0.0, 0
+    return _bits(weights, {name: [step] for name, step in steps.items()})[0]
+
+
+def _bits(weights: Mapping[str, Tensor], steps: Mapping[str, Sequence[float]]) -> list[float]:
+    """The same for several steps of each tensor, with one look at each; exact sums, in any order of tensors."""
+    sizes, parts = [], []
     for name, tensor in weights.items():
-        levels = _levels(tensor, steps[name]).flatten().long()
-        counts = torch.bincount(levels - levels.min())
-        frequency = counts[counts > 0].double() / tensor.numel()
-        total += float(-(frequency * frequency.log2()).sum()) * tensor.numel()
-        count += tensor.numel()
-    return total / count
+        sizes.append(tensor.numel())
+        parts.append([_entropy(tensor, step) * tensor.numel() for step in steps[name]])
+    return [math.fsum(column) / sum(sizes) for column in zip(*parts, strict=True)]
+
+
+def _entropy(tensor: Tensor, step: float) -> float:
+    """Bits a weight."""
+    levels = _levels(tensor, step).flatten().long()
+    counts = torch.bincount(levels.sub_(levels.min()))
+    frequency = counts[counts > 0].double() / tensor.numel()
+    return float(-(frequency * frequency.log2()).sum())
 
 
 def _levels(tensor: Tensor, step: float) -> Tensor:

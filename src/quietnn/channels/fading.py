@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.radio import Normaliser, num_symbols, real_uses_a_weight
-from quietnn.channels.randomness import check_seed, standard_normal
+from quietnn.channels.radio import Normaliser, SettledLink, num_symbols, real_uses_a_weight
+from quietnn.channels.randomness import standard_normal
 from quietnn.channels.settings import check_link_db, check_whole
-from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.noise import NoiseVariance
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, check_weights
+from quietnn.weights import Weights
 
 _LARGEST_BLOCK = 2**31
 
@@ -55,17 +55,11 @@ class BlockFading:
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What the receiver makes of each block, with the noise variance of every weight."""
-        check_weights(weights)
-        check_seed(seed)
-        normaliser = Normaliser.of(weights)
-        received: dict[str, Tensor] = {}
-        noise: dict[str, TensorNoise] = {}
-        for name, tensor in weights.items():
-            symbols = normaliser.symbols(tensor)
-            estimate, variance = self._link(symbols, normaliser.power(tensor), seed=seed, name=name)
-            received[name] = normaliser.weights(estimate, tensor)
-            noise[name] = normaliser.noise(variance, tensor)
-        return Observation(received, noise)
+        return self.settled(weights).transmit(weights, seed=seed)
+
+    def settled(self, weights: Weights) -> SettledLink:
+        """The link with its power set by all weights, which sends every tensor by itself."""
+        return SettledLink(self, Normaliser.of(weights))
 
     def channel_uses(self, weights: Weights) -> int:
         """Complex channel uses, pilots included."""
@@ -76,7 +70,7 @@ class BlockFading:
         """Real channel uses a weight, pilots included."""
         return real_uses_a_weight(self.channel_uses(weights), weights)
 
-    def _link(self, symbols: Tensor, power: float, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
+    def carry(self, symbols: Tensor, power: float, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
         """The equalised symbols of a tensor and their noise variances."""
         num_blocks = math.ceil(len(symbols) / self.block)
         spread = 1.0 / db_to_ratio(self.wnr_db)

@@ -53,6 +53,10 @@ class Protected:
         """The weights, some of them with less noise."""
         return self.medium.transmit(weights, seed=seed)
 
+    def settled(self, weights: Weights) -> Medium:
+        """The link with its noise set by all weights, which sends every tensor by itself."""
+        return self.medium.settled(weights)
+
     def rate(self, weights: Weights) -> float:
         """Channel uses a weight, over those of sending everything once."""
         return self.medium.rate(weights)

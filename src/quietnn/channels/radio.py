@@ -8,12 +8,16 @@ noise of variance `sigma_w^2 N_0` on each of its weights, so the signal-to-noise
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from quietnn.channels.base import Observation
+from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidWeights
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.weights import Weights, WeightStatistics, check_weights, checked
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,8 @@ class Normaliser:
 
     @classmethod
     def of(cls, weights: Weights) -> "Normaliser":
-        """The normaliser of a model."""
-        statistics = WeightStatistics.from_clean(weights.values())
+        """The normaliser of a model, whose tensors are looked at once, one after the other."""
+        statistics = WeightStatistics.from_clean(tensor for _, tensor in checked(weights))
         if statistics.variance == 0:
             raise InvalidWeights("the weights are all the same; there is no signal whose power a link could be set by")
         return cls(statistics.mean, math.sqrt(statistics.variance))
@@ -50,6 +54,42 @@ class Normaliser:
         """The noise variance of every weight, from that of every symbol."""
         flat = symbol_noise.double().repeat_interleave(2)[: like.numel()]
         return (flat * self.std**2).view(like.shape)
+
+
+class Link(Protocol):
+    """Carries symbols, those of each tensor by themselves."""
+
+    def carry(self, symbols: Tensor, power: float, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
+        """The equalised symbols of a tensor and their noise variances, given the mean power of what is sent."""
+        ...
+
+
+@dataclass(frozen=True)
+class SettledLink:
+    """A link whose sender and receiver agree on mean and standard deviation of all weights.
+
+    Attributes:
+        link: what the symbols go through.
+        normaliser: of all weights that are sent together.
+    """
+
+    link: Link
+    normaliser: Normaliser
+
+    by_tensor: ClassVar[bool] = True
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """What the receiver makes of the symbols, with the noise variance of every weight."""
+        check_weights(weights)
+        check_seed(seed)
+        received: dict[str, Tensor] = {}
+        noise: dict[str, TensorNoise] = {}
+        for name, tensor in weights.items():
+            symbols, power = self.normaliser.symbols(tensor), self.normaliser.power(tensor)
+            arrived, variance = self.link.carry(symbols, power, seed=seed, name=name)
+            received[name] = self.normaliser.weights(arrived, tensor)
+            noise[name] = self.normaliser.noise(variance, tensor)
+        return Observation(received, noise)
 
 
 def num_symbols(tensors: Iterable[Tensor]) -> int:

@@ -7,7 +7,9 @@ whatever order, chunks or threads it is drawn, in memory or from a file.
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
+from threading import RLock
 
 import numpy as np
 import torch
@@ -17,6 +19,9 @@ from quietnn.errors import QuietnnError
 
 BLOCK = 1 << 16
 """Values per counter. A stretch of noise must start at a multiple of it."""
+
+_GLOBAL = RLock()
+"""Held by whoever draws from torch's one global generator."""
 
 
 def standard_normal(num_values: int, *, seed: int, name: str, start: int = 0) -> Tensor:
@@ -49,6 +54,13 @@ def key_of(seed: int, name: str) -> int:
     """The generator's key: 128 bits that stand for a seed and a name."""
     check_seed(seed)
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=16).digest(), "little")
+
+
+@contextmanager
+def global_randomness() -> Iterator[None]:
+    """Lend torch's global generator to a library that draws from no other: to one thread at a time, then as it was."""
+    with _GLOBAL, torch.random.fork_rng(devices=[]):
+        yield
 
 
 def _generators(num_values: int, *, seed: int, name: str, start: int) -> Iterator[tuple[int, np.random.Generator]]:

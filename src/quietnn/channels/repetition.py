@@ -11,7 +11,7 @@ its line, is the same in every copy and does not average out: with `v_s` its var
 follows from the weights (a quantiser without dither, a shorter mantissa, a digital code) gains nothing and is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Protocol, runtime_checkable
@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Medium, Observation, Rated
+from quietnn.channels.base import Medium, Observation, Rated, is_by_tensor, settle
 from quietnn.channels.settings import check_whole
 from quietnn.channels.transmit import at_unit_gain
 from quietnn.errors import InvalidConfig
@@ -67,26 +67,22 @@ class Repetition:
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """The weighed copies at unit gain, with the noise variance that is left on each tensor or weight."""
         check_weights(weights)
-        numbers = {name: self.number(name) for name in weights}
+        return self.settled(weights).transmit(weights, seed=seed)
+
+    def settled(self, weights: Weights) -> "SettledRepetition":
+        """The same over a medium that is settled, once copies are known to reach a tensor and to bring news.
+
+        Raises:
+            InvalidConfig: if no tensor fits a pattern, or the medium makes the same error in every copy.
+        """
         if weights and not any(fnmatch(name, pattern) for name in weights for pattern in self.copies):
             raise InvalidConfig(
                 f"no tensor fits {' or '.join(map(repr, self.copies))}; name one of {', '.join(list(weights)[:3])}, ..."
             )
-        received: dict[str, Tensor] = {}
-        noise: dict[str, TensorNoise] = {}
-        shared = {name: self.shared_noise(tensor) for name, tensor in weights.items() if numbers[name] > 1}
-        for copy in range(max(numbers.values(), default=0)):
-            # All weights go along each time, for a medium may scale its noise by them; surplus copies are dropped.
-            arrived, told = self._copy(weights, seed=seed + copy * _NEXT)
-            if copy == 1:
-                self._check_news(received, arrived, told)
-            for name in (name for name, number in numbers.items() if copy < number):
-                fresh = _less(told[name], shared.get(name, 0.0))
-                if copy == 0:
-                    received[name], noise[name] = arrived[name], fresh
-                else:
-                    received[name], noise[name] = _joined(received[name], noise[name], arrived[name], fresh)
-        return Observation(received, {name: left + shared.get(name, 0.0) for name, left in noise.items()})
+        repeated = SettledRepetition(self, settle(self.medium, weights) if weights else self.medium)
+        if any(self.number(name) > 1 for name in weights):
+            repeated.check_news(weights)
+        return repeated
 
     def shared_noise(self, tensor: Tensor) -> TensorNoise:
         """The part of the noise variance that no number of copies takes away."""
@@ -108,21 +104,66 @@ class Repetition:
         """Channel uses a weight of one copy; every tensor has blocks, slots and pilots of its own."""
         return self.medium.rate({name: tensor}) if isinstance(self.medium, Rated) else 1.0
 
+
+@dataclass(frozen=True)
+class SettledRepetition:
+    """A repetition over a medium that knows what it must of all tensors.
+
+    Attributes:
+        repetition: how often what is sent.
+        medium: what each copy goes through, settled.
+    """
+
+    repetition: Repetition
+    medium: Medium
+
+    @property
+    def by_tensor(self) -> bool:
+        """Whether every tensor can be sent by itself, as the medium has it."""
+        return is_by_tensor(self.medium)
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """The weighed copies at unit gain, with the noise variance that is left on each tensor or weight."""
+        check_weights(weights)
+        numbers = {name: self.repetition.number(name) for name in weights}
+        received: dict[str, Tensor] = {}
+        noise: dict[str, TensorNoise] = {}
+        shared = {name: self.repetition.shared_noise(own) for name, own in weights.items() if numbers[name] > 1}
+        for copy in range(max(numbers.values(), default=0)):
+            wanted = {name: tensor for name, tensor in weights.items() if copy < numbers[name]}
+            # A medium that needs all weights at once gets them each time; surplus copies are dropped.
+            arrived, told = self._copy(wanted if self.by_tensor else weights, seed=seed + copy * _NEXT)
+            for name in wanted:
+                fresh = _less(told[name], shared.get(name, 0.0))
+                if copy == 0:
+                    received[name], noise[name] = arrived[name], fresh
+                else:
+                    received[name], noise[name] = _joined(received[name], noise[name], arrived[name], fresh)
+        return Observation(received, {name: left + shared.get(name, 0.0) for name, left in noise.items()})
+
+    def check_news(self, weights: Weights) -> None:
+        """Refuse a medium whose second copy is the first one, noise and all; mostly the first tensor tells."""
+        noisy = False
+        for part in self._parts(weights):
+            (first, told), (second, _) = (self._copy(part, seed=seed) for seed in (0, _NEXT))
+            if not all(torch.equal(first[name], second[name]) for name in part):
+                return
+            noisy = noisy or any(mean_of(told[name]) for name in part)
+        if noisy:
+            raise InvalidConfig(
+                f"{self.repetition.medium} makes the same error in every copy, for its error follows from the weights; "
+                "repeat a medium with noise of its own: white noise, a radio link, a memory, a dithered quantiser"
+            )
+
+    def _parts(self, weights: Weights) -> Iterable[Weights]:
+        """What can be sent by itself: each tensor, or only all of them."""
+        return ({name: tensor} for name, tensor in weights.items()) if self.by_tensor else [dict(weights)]
+
     def _copy(self, weights: Weights, *, seed: int) -> tuple[dict[str, Tensor], Mapping[str, TensorNoise]]:
         """One copy of everything at unit gain, and its noise by tensor."""
         observation = at_unit_gain(self.medium.transmit(weights, seed=seed), noisy=list(weights))
         told = noise_by_tensor(observation.noise_variance, weights)
         return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
-
-    def _check_news(
-        self, first: Mapping[str, Tensor], second: Mapping[str, Tensor], told: Mapping[str, TensorNoise]
-    ) -> None:
-        """Refuse a medium whose second copy is the first one, noise and all."""
-        if all(torch.equal(first[name], second[name]) for name in first) and any(mean_of(told[name]) for name in first):
-            raise InvalidConfig(
-                f"{self.medium} makes the same error in every copy, for its error follows from the weights; repeat a "
-                "medium with noise of its own: white noise, a radio link, a memory, a dithered quantiser"
-            )
 
 
 _NEXT = 1_000_003

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.base import Observation
-from quietnn.channels.radio import Normaliser, real_uses_a_weight
-from quietnn.channels.randomness import check_seed, key_of
+from quietnn.channels.radio import Normaliser, SettledLink, real_uses_a_weight
+from quietnn.channels.randomness import global_randomness, key_of
 from quietnn.channels.settings import check_link_db, check_number
 from quietnn.errors import MissingData, unknown_choice
-from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.noise import NoiseVariance
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, check_weights
+from quietnn.weights import Weights
 
 PROFILES = ("awgn", "rayleigh", "tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e")
 
@@ -62,20 +62,19 @@ class SionnaRadio:
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """What the receiver makes of every slot, with the noise variance of every weight."""
-        check_weights(weights)
-        check_seed(seed)
-        normaliser = Normaliser.of(weights)
-        received: dict[str, Tensor] = {}
-        noise: dict[str, TensorNoise] = {}
-        link = _link(self.profile, self.delay_spread)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), link.seeding() as reseed:
-            for name, tensor in weights.items():
+        return self.settled(weights).transmit(weights, seed=seed)
+
+    def settled(self, weights: Weights) -> SettledLink:
+        """The link with its power set by all weights, which sends every tensor by itself."""
+        return SettledLink(self, Normaliser.of(weights))
+
+    def carry(self, symbols: Tensor, power: float, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
+        """The equalised symbols of a tensor and their noise variances; the global seeds are left as they were."""
+        with torch.no_grad(), global_randomness():
+            link = _link(self.profile, self.delay_spread)
+            with link.seeding() as reseed:
                 reseed(key_of(seed, name) % 2**63)
-                symbols = normaliser.symbols(tensor)
-                arrived, variance = link(symbols, 1.0 / db_to_ratio(self.wnr_db), normaliser.power(tensor))
-                received[name] = normaliser.weights(arrived, tensor)
-                noise[name] = normaliser.noise(variance, tensor)
-        return Observation(received, noise)
+                return link(symbols, 1.0 / db_to_ratio(self.wnr_db), power)
 
     def channel_uses(self, weights: Weights) -> int:
         """Complex channel uses, pilots and the unused end of each tensor's last slot included."""
@@ -107,7 +106,7 @@ class _Link:
                 f"Sionna 2 cannot be imported ({error}); pip install sionna-no-rt, or use the built-in channel 'fading'"
             ) from error
         self._config: Any = config
-        with torch.random.fork_rng(devices=[]), self.seeding() as reseed:
+        with global_randomness(), self.seeding() as reseed:
             reseed(0)  # pilots are random symbols, drawn with the grid: unseeded, every process would have its own
             grid = ResourceGrid(
                 _NUM_SYMBOLS, _SUBCARRIERS, _SPACING, pilot_pattern="kronecker", pilot_ofdm_symbol_indices=list(_PILOTS)

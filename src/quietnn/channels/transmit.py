@@ -10,6 +10,7 @@ from quietnn.channels.base import Channel, Gain, Medium, Observation, Offset, of
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.targets import Target, noisy_weights, with_weights
+from quietnn.threads import one_torch_thread
 from quietnn.weights import NORMALISATION_TYPES
 
 
@@ -70,7 +71,9 @@ def transmit(
         raise QuietnnError("give either a channel or its noise, not both; AWGN(wnr_db=...) is a channel of its own")
     if isinstance(channel, type) or not hasattr(channel, "transmit"):
         raise InvalidConfig(f"channel is {channel!r}; give one with its settings, for example PCM(seconds=3600)")
-    observation = channel.transmit(noisy_weights(target, noisy=noisy, normalisation=normalisation), seed=seed)
+    weights = noisy_weights(target, noisy=noisy, normalisation=normalisation)
+    with one_torch_thread():  # as from file to file: the same bits whatever the number of cores
+        observation = channel.transmit(weights, seed=seed)
     received = with_weights(target, observation.received, in_place=in_place)
     return Observation(received, observation.noise_variance, observation.gain, observation.offset)
 

@@ -50,6 +50,10 @@ class Checkpoint(Protocol):
         """Show every stretch of the named tensors to a function, from several threads."""
         ...
 
+    def read(self, name: str) -> Tensor:
+        """One tensor, whole and in its shape; to be looked at only. From any thread."""
+        ...
+
     def write(
         self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming, *, overwrite: bool
     ) -> None:

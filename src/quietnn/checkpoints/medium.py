@@ -1,24 +1,27 @@
 """Send a checkpoint through any medium from file to file."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from quietnn.channels.base import Medium, Observation, is_by_tensor, of_tensor
+from quietnn.channels.base import Medium, Observation, is_by_tensor, of_tensor, settle
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, Checkpoint
+from quietnn.checkpoints.on_disk import OnDisk
 from quietnn.checkpoints.opening import open_to_rewrite
 from quietnn.checkpoints.recorded import check_new_noise
+from quietnn.checkpoints.room import Room
 from quietnn.checkpoints.selection import Selection, ignore_selection
-from quietnn.checkpoints.workers import Streaming
+from quietnn.checkpoints.workers import Streaming, run
 from quietnn.moments import Moments, block_moments
-from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.threads import one_torch_thread
 from quietnn.units import ratio_to_db
 from quietnn.weights import Weights, WeightStatistics, check_weights
 
@@ -38,10 +41,12 @@ def transmit_checkpoint_through(
 ) -> float:
     """Write what the medium makes of a checkpoint and return the effective WNR in dB.
 
-    The result is that of `quietnn.transmit` to the last bit. Media need whole tensors: quantisers and built-in memories
-    one at a time, so that memory holds a few; links and the digital reference all of them at once (the model's power is
-    shared among them), as they were and as they arrive. The mean noise variance, the gain and the offset of every
-    tensor are recorded in the output's metadata.
+    The result is that of `quietnn.transmit` to the last bit. Media need whole tensors, but only some at a time: what a
+    medium must know of all of them (their power, what bits they cost) it settles first, reading one after the other.
+    Memory is that of the largest tensor. A medium of your own that neither treats tensors by themselves (`by_tensor`)
+    nor settles (`quietnn.channels.base.Settling`) gets all of them at once, and they are held, as they arrived, until
+    they are written. The mean noise variance, the gain and the offset of every tensor are recorded in the output's
+    metadata.
 
     Args:
         source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
@@ -61,9 +66,11 @@ def transmit_checkpoint_through(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )
     check_new_noise(checkpoint.history, selection.noisy, seed)
-    send = _one_by_one if is_by_tensor(medium) else _together
-    told, changes = send(checkpoint, names, medium, seed, streaming)
+    weights = OnDisk(checkpoint, names, on_progress=streaming.on_progress)
+    sending = _Sending(checkpoint, names, _by_tensor(medium, weights, seed), seed)
+    told = sending.look(streaming)
     step = {"verb": "transmit", "channel": description, "seed": seed, **told.fields(names), "tensors": selection.noisy}
+    changes = {name: _arriving(partial(sending.receive, name)) for name in names}
     checkpoint.write(out, changes, step, streaming, overwrite=overwrite)
     return told.wnr_db
 
@@ -77,15 +84,14 @@ class _Told:
         self._offset: dict[str, float] = {}
         self._moments: dict[str, Moments] = {}
 
-    def add(self, weights: Weights, observation: Observation[dict[str, Tensor], NoiseVariance]) -> None:
-        """Remember how these tensors arrived, and the moments that they had."""
+    def add(self, name: str, tensor: Tensor, observation: Observation[dict[str, Tensor], NoiseVariance]) -> None:
+        """Remember how a tensor arrived, and the moments that it had; from any thread."""
         check_weights(observation.received)
-        noise = noise_by_tensor(observation.noise_variance, weights)
-        for name, tensor in weights.items():
-            self._noise[name] = one_variance(observation.noise_variance) if noise is None else mean_of(noise[name])
-            self._gain[name] = of_tensor(observation.gain, name)
-            self._offset[name] = of_tensor(observation.offset, name)
-            self._moments[name] = block_moments(tensor)
+        noise = noise_by_tensor(observation.noise_variance, {name: tensor})
+        self._noise[name] = one_variance(observation.noise_variance) if noise is None else mean_of(noise[name])
+        self._gain[name] = of_tensor(observation.gain, name)
+        self._offset[name] = of_tensor(observation.offset, name)
+        self._moments[name] = block_moments(tensor)
 
     @property
     def wnr_db(self) -> float:
@@ -105,65 +111,57 @@ class _Told:
         }
 
 
-def _together(
-    checkpoint: Checkpoint, names: Sequence[str], medium: Medium, seed: int, streaming: Streaming
-) -> tuple[_Told, dict[str, Change]]:
-    """Send all tensors at once."""
-    told, read = _Told(), dict[str, Tensor]()
-    _each(checkpoint, names, streaming, read.__setitem__)
-    weights = {name: read[name] for name in names}
-    observation = medium.transmit(weights, seed=seed)
-    told.add(weights, observation)
-    return told, {name: _copying(received.reshape(-1)) for name, received in observation.received.items()}
+class _Sending:
+    """Sends each tensor by itself: once for what the medium tells of it, and once more when it is written."""
+
+    def __init__(self, checkpoint: Checkpoint, names: Sequence[str], medium: Medium, seed: int) -> None:
+        self._checkpoint, self._medium, self._seed = checkpoint, medium, seed
+        self._sizes = {name: math.prod(checkpoint.shapes[name]) for name in names}
+        self._room = Room(max(self._sizes.values()))
+
+    def look(self, streaming: Streaming) -> _Told:
+        """What the medium tells of all tensors, of several at a time where there is room."""
+        told = _Told()
+
+        def work(name: str, _: Tensor) -> None:
+            with self._room.taken(self._sizes[name]):
+                tensor = self._checkpoint.read(name)
+                told.add(name, tensor, self._medium.transmit({name: tensor}, seed=self._seed))
+            streaming.on_progress(tensor.nbytes)
+
+        run(self._sizes, work, streaming.readers, chunk_values=0)
+        return told
+
+    def receive(self, name: str) -> Tensor:
+        """What arrives of a tensor, in a row."""
+        with one_torch_thread(), self._room.taken(self._sizes[name]):
+            weights = {name: self._checkpoint.read(name)}
+            return self._medium.transmit(weights, seed=self._seed).received[name].reshape(-1)
 
 
-def _one_by_one(
-    checkpoint: Checkpoint, names: Sequence[str], medium: Medium, seed: int, streaming: Streaming
-) -> tuple[_Told, dict[str, Change]]:
-    """Send each tensor by itself: once for what the medium tells of it, and once more when it is written."""
-    told, lock = _Told(), Lock()
-
-    def send(name: str, tensor: Tensor) -> None:
-        observation = medium.transmit({name: tensor}, seed=seed)
-        with lock:
-            told.add({name: tensor}, observation)
-
-    def receive(name: str) -> Tensor:
-        weights: dict[str, Tensor] = {}
-        _each(checkpoint, [name], Streaming(num_threads=1), weights.__setitem__)
-        return medium.transmit(weights, seed=seed).received[name].reshape(-1)
-
-    _each(checkpoint, names, streaming, send)
-    return told, {name: _arriving(partial(receive, name)) for name in names}
+def _by_tensor(medium: Medium, weights: Weights, seed: int) -> Medium:
+    """The medium as it treats each of these tensors by itself; one that cannot has them all sent here and now."""
+    with one_torch_thread():
+        settled = settle(medium, weights)
+        if is_by_tensor(settled):
+            return settled
+        held = dict(weights)
+        observation = settled.transmit(held, seed=seed)
+        return _Arrived(observation, noise_by_tensor(observation.noise_variance, held))
 
 
-def _each(
-    checkpoint: Checkpoint, names: Sequence[str], streaming: Streaming, use: Callable[[str, Tensor], None]
-) -> None:
-    """Hand over the named tensors, each whole, as soon as the last of its stretches was read."""
-    shapes = {name: tuple(checkpoint.shapes[name]) for name in names}
-    stretches: dict[str, dict[int, Tensor]] = {name: {} for name in names}
-    missing = {name: math.prod(shape) for name, shape in shapes.items()}
-    lock = Lock()
+@dataclass(frozen=True)
+class _Arrived:
+    """All that arrived through a medium that needs all tensors at once, to be handed out one by one."""
 
-    def look(name: str, values: Tensor, start: int) -> None:
-        part = values.clone()
-        with lock:
-            stretches[name][start] = part
-            missing[name] -= part.numel()
-            if missing[name]:
-                return
-        parts = stretches.pop(name)
-        use(name, torch.cat([parts.pop(first) for first in sorted(parts)]).view(shapes[name]))
+    observation: Observation[dict[str, Tensor], NoiseVariance]
+    noise: Mapping[str, TensorNoise] | None
 
-    checkpoint.visit(names, look, streaming)
-
-
-def _copying(flat: Tensor) -> Change:
-    def change(values: Tensor, start: int) -> None:
-        values.copy_(flat[start : start + values.numel()])
-
-    return change
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """What arrived of these weights; the seed was given before."""
+        sent = self.observation
+        noise = sent.noise_variance if self.noise is None else {name: self.noise[name] for name in weights}
+        return Observation({name: sent.received[name] for name in weights}, noise, sent.gain, sent.offset)
 
 
 def _arriving(receive: Callable[[], Tensor]) -> Change:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from quietnn.checkpoints.atomic import replacing_file, replacing_folder
@@ -105,6 +106,20 @@ class StreamedCheckpoint:
 
         jobs = ((shard, piece) for shard in self.shards for piece in pieces_of(shard.header, chunk, wanted))
         run(jobs, work, streaming.readers, chunk)
+
+    def read(self, name: str) -> Tensor:
+        """One tensor, whole and in its shape."""
+        shard, entry = self._shard_of[name], self.entries[name]
+        tensor = torch.empty(entry.shape, dtype=TORCH_DTYPES[entry.dtype])
+        with reading(shard.path) as descriptor:
+            read_into(
+                tensor.view(-1).view(torch.uint8), descriptor, shard.header.data_start + entry.begin, path=shard.path
+            )
+        return tensor
+
+    @cached_property
+    def _shard_of(self) -> dict[str, Shard]:
+        return {name: shard for shard in self.shards for name in shard.header.entries}
 
     def write(
         self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming, *, overwrite: bool

@@ -104,6 +104,10 @@ class TorchCheckpoint:
             look(name, state[name].detach().reshape(-1), 0)
             streaming.on_progress(state[name].nbytes)
 
+    def read(self, name: str) -> Tensor:
+        """One tensor, whole and in its shape; to be looked at only."""
+        return self.state[name].detach().contiguous()
+
     @torch.no_grad()
     def write(
         self, out: Path, changes: Mapping[str, Change], step: Step, streaming: Streaming, *, overwrite: bool

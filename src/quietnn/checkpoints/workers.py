@@ -1,8 +1,7 @@
 """Threads that share a list of jobs: while one waits for the disk, another computes."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import TypeVar
@@ -13,6 +12,7 @@ from torch import Tensor
 from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
 from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.threads import one_torch_thread
 
 _MOST_THREADS = 24
 _THREAD_LIMIT = 256
@@ -85,7 +85,7 @@ def run(jobs: Iterable[Job], work: Callable[[Job, Tensor], None], num_threads: i
         except BaseException as error:
             errors.append(error)
 
-    with _one_torch_thread():
+    with one_torch_thread():
         helpers = [Thread(target=labour, daemon=True) for _ in range(num_threads - 1)]
         try:
             for helper in helpers:
@@ -121,14 +121,3 @@ def _join(threads: Iterable[Thread]) -> None:
     for thread in threads:
         if thread.ident is not None:
             thread.join()
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Keep torch from starting threads inside ours; the setting is as before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

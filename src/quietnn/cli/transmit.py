@@ -1,7 +1,7 @@
 """`quietnn transmit`: a reproducible noisy copy of a checkpoint."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,33 +39,20 @@ def transmit(
         )
     if channel is not None and power is not None:
         raise InvalidConfig(f"--power {power} goes with --wnr-db; a channel has settings of its own")
-    if channel is not None:
-        medium = medium_named(channel)
-        with byte_progress("transmit", threads=threads) as streaming:
-            effective_db = transmit_checkpoint_through(
-                source,
-                out,
-                medium=medium,
-                description=channel,
-                seed=seed,
-                noisy=noisy or [],
-                exclude=exclude or [],
-                overwrite=overwrite,
-                streaming=streaming,
-                on_selection=show_selection,
-            )
-        typer.echo(f"wrote {out}: through {channel}, effective WNR {effective_db:.2f} dB, seed {seed}")
-        return
+    asked: dict[str, Any] = {
+        "seed": seed,
+        "noisy": noisy or [],
+        "exclude": exclude or [],
+        "overwrite": overwrite,
+        "on_selection": show_selection,
+    }
     with byte_progress("transmit", threads=threads) as streaming:
-        variance = transmit_checkpoint(
-            source,
-            out,
-            channel=AWGN(wnr_db=wnr_db, noise_variance=noise_variance, power=power or "variance"),
-            seed=seed,
-            noisy=noisy or [],
-            exclude=exclude or [],
-            overwrite=overwrite,
-            streaming=streaming,
-            on_selection=show_selection,
-        )
-    typer.echo(f"wrote {out}: noise variance {variance:.9g}, seed {seed}")
+        if channel is not None:
+            effective_db = transmit_checkpoint_through(
+                source, out, medium=medium_named(channel), description=channel, streaming=streaming, **asked
+            )
+            told = f"through {channel}, effective WNR {effective_db:.2f} dB"
+        else:
+            white = AWGN(wnr_db=wnr_db, noise_variance=noise_variance, power=power or "variance")
+            told = f"noise variance {transmit_checkpoint(source, out, channel=white, streaming=streaming, **asked):.9g}"
+    typer.echo(f"wrote {out}: {told}, seed {seed}")
