@@ -26,7 +26,7 @@ METHODS: dict[str, MethodStyle] = {
     "mmse_pb_oracle": MethodStyle("MMSE_pb oracle", "#009E73", "*", ":"),
     "calibrated": MethodStyle("Calibrated", "#882255", "X", "-"),
     "calibrated_balanced": MethodStyle("Calibrated, balanced classes", "#AA3377", "1", "-."),
-    "branches": MethodStyle("MMSE of branches", "#77AADD", "$B$", "-."),
+    "branches": MethodStyle("MMSE of branches", "#77AADD", "$Y$", "-."),
     "branches_balanced": MethodStyle("MMSE of branches, balanced classes", "#225588", "$C$", "-"),
     "structured": MethodStyle("Structured prior, calibrated", "#6699CC", "$S$", "-"),
     "self_trained": MethodStyle("Self-trained, no labels", "#DDCC77", "$U$", "-"),
