@@ -117,6 +117,21 @@ def test_a_network_without_a_linear_head_cannot_be_centred() -> None:
         denoise_branches(model, INPUTS, noise_variance=0.01, balanced_classes=True)
 
 
+def test_a_head_that_is_called_by_keyword_is_centred(network: Residual) -> None:
+    class ByKeyword(Residual):
+        def forward(self, inputs: Tensor) -> Tensor:
+            for branch, norm in zip(self.branches, self.norms, strict=True):
+                inputs = norm(input=inputs + torch.tanh(branch(input=inputs)))
+            out: Tensor = self.head(input=inputs)
+            return out
+
+    other = ByKeyword()
+    other.load_state_dict(network.state_dict())
+    mine, its = (denoise_branches(one, INPUTS, noise_variance=1.0, balanced_classes=True) for one in (network, other))
+    assert torch.equal(mine.head.bias, its.head.bias)
+    assert not torch.equal(mine.head.bias, network.head.bias)
+
+
 def test_one_input_and_outputs_that_are_not_finite_are_refused(network: Residual) -> None:
     with pytest.raises(InvalidConfig, match="1 input cannot show"):
         denoise_branches(network, INPUTS[:1], noise_variance=0.01, balanced_classes=True)

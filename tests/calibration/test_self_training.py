@@ -105,6 +105,9 @@ def test_a_network_that_normalises_each_input_starts_from_its_branches() -> None
     model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).eval()
     result = self_train(model, blobs(30)[0], noise_variance=0.01, settings=PosteriorSettings(num_steps=2))
     assert result.start == "branches"
+    model[3] = nn.Linear(16, 3, bias=False)
+    result = self_train(model, blobs(30)[0], noise_variance=0.01, settings=PosteriorSettings(num_steps=2))
+    assert result.start == "branches", "a head without a bias cannot be centred, and is trained all the same"
 
 
 @pytest.mark.parametrize("seed", range(3))

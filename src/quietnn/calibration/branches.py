@@ -1,6 +1,7 @@
 """The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from quietnn.batches import Inputs, call, check_finite, check_inputs, logits_of,
 from quietnn.calibration.head import recentre
 from quietnn.calibration.parameter_noise import ParameterNoise
 from quietnn.calibration.undisturbed import undisturbed
-from quietnn.calibration.visit import Feeder
+from quietnn.calibration.visit import Feeder, given
 from quietnn.denoisers.affine import MMSE
 from quietnn.denoisers.branches import behind_last_normalisation, branch_denoisers
 from quietnn.denoisers.reception import Reception
@@ -85,10 +86,11 @@ def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
     makers: Makers[Feeder] = Makers()
 
-    def after(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        makers.remember(output, Feeder("", layer, args[0], 0))
+    def after(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        makers.remember(output, Feeder("", layer, given(args, kwargs), 0))
 
-    handles = [layer.register_forward_hook(after) for layer in model.modules() if type(layer) is nn.Linear]
+    linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
+    handles = [layer.register_forward_hook(after, with_kwargs=True) for layer in linear]
     try:
         with undisturbed(model):
             outputs = logits_of(call(model, inputs))

@@ -129,7 +129,7 @@ def survey(model: nn.Module, inputs: Inputs) -> Survey:
 
     def at_norm(name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         num_calls[name] += 1
-        if (feeder := makers.of(_given(args, kwargs))) is not None:
+        if (feeder := makers.of(given(args, kwargs))) is not None:
             feeders.add(feeder)
 
     def at_layer(name: str, _: nn.Module, __: Any, output: Any) -> None:
@@ -199,7 +199,7 @@ class _Tour:
     ) -> None:
         # Kinds are compared exactly: a child class may do something else with its weights.
         if type(layer) in (*CONVOLUTIONS, nn.Linear) and isinstance(output, Tensor):
-            self._makers.remember(output, Feeder(name, layer, _given(args, kwargs), len(self._called)))
+            self._makers.remember(output, Feeder(name, layer, given(args, kwargs), len(self._called)))
         self._called.append(layer)
 
     def _at_batch_norm(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ class _Tour:
         if not _has_statistics(module) or module in self._shared or module in self._clean:
             return
         mean, variance = (module.get_buffer(statistic) for statistic in STATISTICS)
-        activations = _given(args, kwargs)
+        activations = given(args, kwargs)
         clean = self._clean[module] = mean.clone(), variance.clone()
         visit = Visit(name, *clean, module.eps, activations, self._feeder(activations), self._called)
         _write(module, *self._rule(visit))
@@ -224,7 +224,7 @@ def _has_statistics(module: nn.Module) -> bool:
     return isinstance(module, BatchNorm) and module.running_mean is not None and module.running_var is not None
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """What a layer was called with, by position or by keyword."""
     given: Tensor = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
     return given
