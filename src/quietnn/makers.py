@@ -1,11 +1,18 @@
 """Which layer made a tensor, found by watching tensors in a forward pass instead of reading names."""
 
 import weakref
-from typing import Generic, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 Maker = TypeVar("Maker")
+
+
+def eagerly() -> AbstractContextManager[Any]:
+    """Run compiled networks as they were written: a compiled one does not call the hooks that watch it."""
+    return torch.compiler.set_stance("force_eager") if hasattr(torch.compiler, "set_stance") else nullcontext()
 
 
 class Makers(Generic[Maker]):

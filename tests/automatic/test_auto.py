@@ -124,7 +124,7 @@ def test_with_inputs_layers_that_normalise_each_input_have_their_branches_denois
     assert torch.equal(short.model[3].bias, centred[3].bias)
 
 
-def test_branches_that_cannot_be_denoised_leave_the_weights_as_they_came(layer_normed: object) -> None:
+def test_a_normalisation_that_is_never_called_leaves_plain_mmse(layer_normed: object) -> None:
     class Unused(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -133,9 +133,39 @@ def test_branches_that_cannot_be_denoised_leave_the_weights_as_they_came(layer_n
         def forward(self, inputs: Tensor) -> Tensor:
             return self.layer(inputs)
 
-    result = auto(Unused(), noise_variance=0.01, inputs=layer_normed.inputs)
+    assert auto(Unused(), noise_variance=0.01, inputs=layer_normed.inputs).chosen == "mmse"
+    trained = quietnn.self_train(Unused(), layer_normed.inputs, noise_variance=0.01)
+    assert trained.start == "received"
+
+
+def test_a_head_that_cannot_be_centred_does_not_cost_the_repair(layer_normed: object) -> None:
+    headless = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 3, bias=False))
+    options = {"noise_variance": 0.01, "balanced_classes": True, "max_passes": 5}
+    assert auto(headless, inputs=layer_normed.inputs, **options).chosen == "branches"
+    per_token = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
+    assert auto(per_token, inputs=torch.rand(20, 5, 4), **options).chosen == "branches"
+    with pytest.raises(InvalidConfig, match=r"shape \(20, 5, 3\); balanced_classes needs"):
+        quietnn.denoise_branches(per_token, torch.rand(20, 5, 4), noise_variance=0.01, balanced_classes=True)
+
+
+def test_weights_that_overflow_in_the_branches_stay_as_they_came(layer_normed: object) -> None:
+    broken = copy.deepcopy(layer_normed.model)
+    with torch.no_grad():
+        broken[3].weight.fill_(3e38)
+    result = auto(broken, noise_variance=0.01, inputs=layer_normed.inputs, balanced_classes=True, max_passes=5)
     assert result.chosen == "ml"
-    assert result.notes[0].startswith("MMSE of branches failed: denoise_branches is for networks that normalise each")
+    assert result.notes[0].startswith("MMSE of branches failed: the outputs are not finite")
+
+
+def test_a_normalisation_of_ones_own_is_believed() -> None:
+    class Mine(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return inputs / inputs.norm(dim=1, keepdim=True)
+
+    model = nn.Sequential(nn.Linear(4, 8), Mine(), nn.Linear(8, 3))
+    types = (*quietnn.weights.NORMALISATION_TYPES, Mine)
+    assert auto(model, noise_variance=0.01, inputs=torch.rand(20, 4)).chosen == "ml"
+    assert auto(model, noise_variance=0.01, inputs=torch.rand(20, 4), normalisation=types).chosen == "branches"
 
 
 def test_balanced_classes_allow_training_without_labels(miniature: object) -> None:

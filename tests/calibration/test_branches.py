@@ -90,6 +90,25 @@ def test_a_preference_that_weak_noise_cannot_have_made_stays(network: Residual) 
     assert torch.allclose(balanced.head.bias, network.head.bias, atol=0.01)
 
 
+def test_a_gate_that_is_closed_does_not_count_as_noise(network: Residual) -> None:
+    class Gated(Residual):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = nn.Linear(16, 16)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return super().forward(inputs + self.gate(inputs))
+
+    torch.manual_seed(0)
+    gated = Gated().eval()
+    with torch.no_grad():
+        for one in gated.gate.parameters():
+            one.zero_()
+        gated.head.bias.copy_(torch.tensor([2.0, 0.0, 0.0]))
+    balanced = denoise_branches(gated, INPUTS, noise_variance=1e-8, balanced_classes=True)
+    assert torch.allclose(balanced.head.bias, gated.head.bias, atol=0.01)
+
+
 def test_noise_by_layer_is_each_layers_own(network: Residual) -> None:
     noise = {**{f"branches.{index}": 1e-9 for index in range(4)}, "branches.2": 0.05, "head": 1e-9}
     result = denoise_branches(network, INPUTS, noise_variance=noise, balanced_classes=True)

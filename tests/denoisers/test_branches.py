@@ -32,7 +32,8 @@ def tail_of(model: nn.Module, *shape: int) -> set[str] | None:
 
 
 def test_the_tail_is_found_by_calls_and_not_by_names_or_order() -> None:
-    assert tail_of(Encoder(), 2, 5, 8) == {"head.weight", "head.bias", "pool.weight", "pool.bias"}
+    found = tail_of(Encoder(), 2, 5, 8)
+    assert found == {"head.weight", "head.bias", "pool.weight", "pool.bias", "start"}, "start is the model's own"
 
 
 def test_an_attention_in_the_tail_takes_its_uncalled_projection_along() -> None:
@@ -45,7 +46,28 @@ def test_an_attention_in_the_tail_takes_its_uncalled_projection_along() -> None:
     found = tail_of(Pooled(), 2, 5, 8)
     assert found is not None
     assert {"attention.in_proj_weight", "attention.out_proj.weight", "head.weight"} <= found
-    assert not {"pool.weight", "start", "norm.weight"} & found
+    assert not {"pool.weight", "norm.weight"} & found
+
+
+def test_a_projection_that_the_model_itself_holds_is_in_the_tail() -> None:
+    class Projected(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.norm, self.projection = nn.Linear(4, 4), nn.LayerNorm(4), nn.Parameter(torch.eye(4))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            out: Tensor = self.norm(self.layer(inputs)) @ self.projection
+            return out
+
+    assert tail_of(Projected(), 2, 4) == {"projection"}
+
+
+def test_a_compiled_network_is_seen_through() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 4)).eval()
+    compiled = torch.compile(model, backend="eager")
+    assert tail_of(compiled, 2, 4) == {"_orig_mod.2.weight", "_orig_mod.2.bias"}
+    compiled(torch.rand(2, 4))
+    assert tail_of(compiled, 2, 4) == {"_orig_mod.2.weight", "_orig_mod.2.bias"}, "also once it is compiled"
 
 
 def test_a_tied_weight_is_in_the_tail_under_all_of_its_names() -> None:

@@ -17,7 +17,7 @@ from quietnn.automatic.choice import BASELINE, accuracy_of_choice, at_least, cho
 from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
 from quietnn.batches import Inputs, check_finite, check_inputs
-from quietnn.calibration.branches import denoise_branches
+from quietnn.calibration.branches import branches_if_any
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.self_training import self_train
 from quietnn.calibration.starts import has_kernels, has_stored_statistics, scale_is_undone
@@ -275,20 +275,22 @@ def _without_labels(
         if _are_equal(repaired, model):
             return result(repaired, BASELINE, 1.0, "every BatchNorm is called more than once: none can be calibrated")
         return result(repaired, name, 1.0, "no labels, so nothing could be judged; calibration needs none")
-    if inputs is not None and scale_is_undone(model):
+    is_undone = scale_is_undone(model, normalisation)
+    if inputs is not None and is_undone:
         try:
-            repaired = denoise_branches(
+            branches = branches_if_any(
                 model,
                 inputs,
                 noise_variance=noise_variance,
                 balanced_classes=balanced_classes,
                 normalisation=normalisation,
             )
-        except QuietnnError as error:
+        except (QuietnnError, RuntimeError) as error:
             return result(copy.deepcopy(model), BASELINE, 1.0, f"MMSE of branches failed: {error}")
-        passes = float(balanced_classes)
-        return result(repaired, "branches", passes, "each input is normalised, so MMSE up to the last of that is safe")
-    if scale_is_undone(model):
+        if branches is not None:
+            about = "each input is normalised, so MMSE up to the last of that is safe"
+            return result(branches, "branches", float(balanced_classes), about)
+    if is_undone:
         denoised = denoise(model, noise_variance=noise_variance, normalisation=normalisation)
         return result(denoised, "mmse", 0.0, "every scale is undone by a normalisation of each input, so MMSE is safe")
     why = (

@@ -15,7 +15,7 @@ from quietnn.denoisers.affine import MMSE
 from quietnn.denoisers.branches import behind_last_normalisation, branch_denoisers
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InvalidConfig, InvalidWeights
-from quietnn.makers import Makers
+from quietnn.makers import Makers, eagerly
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES
@@ -67,7 +67,8 @@ def denoise_branches(
     if kept is None or any(getattr(layer, "running_mean", None) is not None for layer in model.modules()):
         raise InvalidConfig(
             "denoise_branches is for networks that normalise each input (LayerNorm and the like) and have no stored "
-            "statistics, and this is none; use calibrate where there is BatchNorm, denoise elsewhere"
+            "statistics, and this is none; use calibrate where there is BatchNorm, denoise elsewhere, or name a "
+            "normalisation of your own: normalisation=(*NORMALISATION_TYPES, Mine)"
         )
     received = noisy_weights(result, normalisation=normalisation)
     layers = Reception.of(received, noise_variance, groups="layerwise")
@@ -81,6 +82,29 @@ def denoise_branches(
     return result
 
 
+def branches_if_any(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: NoiseVariance,
+    balanced_classes: bool,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> nn.Module | None:
+    """`denoise_branches`, with a centred head where there is one to centre; None for networks of another kind."""
+    for centred in dict.fromkeys((balanced_classes, False)):
+        try:
+            return denoise_branches(
+                model,
+                inputs,
+                noise_variance=noise_variance,
+                balanced_classes=centred,
+                normalisation=normalisation,
+            )
+        except InvalidConfig:
+            continue
+    return None
+
+
 @torch.no_grad()
 def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
@@ -92,7 +116,7 @@ def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
     linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
     handles = [layer.register_forward_hook(after, with_kwargs=True) for layer in linear]
     try:
-        with undisturbed(model):
+        with undisturbed(model), eagerly():
             outputs = logits_of(call(model, inputs))
             head = makers.of(outputs)
     finally:
@@ -116,7 +140,10 @@ def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -
 def _noise_to_signal(layers: Reception) -> float:
     """Noise over signal in what all layers together make.
 
-    Of what a layer makes, a share `theta` is signal, MMSE's; of what they make one after the other the product is.
+    Of what a layer makes, a share `theta` is signal, MMSE's; of what they make one after the other the product is. A
+    layer below the model's own share (a gate that is closed, an adapter at zero) adds little and counts as that share.
     """
-    left = math.prod(max(one.theta, 0.0) for one in layers.denoisers(MMSE).values())
+    noise: NoiseVariance = layers.noise_variance if layers.noise is None else layers.noise
+    least = Reception.of(layers.weights, noise).denoisers(MMSE)["whole"].theta
+    left = math.prod(max(one.theta, least, 0.0) for one in layers.denoisers(MMSE).values())
     return (1 - left) / max(left, _LEAST_SIGNAL)

@@ -39,6 +39,11 @@ def recentre(
             "balanced_classes corrects the bias of a last linear layer, and this network does not end in one; "
             "leave balanced_classes out"
         )
+    if outputs.dim() != 2:
+        raise InvalidConfig(
+            f"the network's outputs have shape {tuple(outputs.shape)}; balanced_classes needs (examples, classes), "
+            "leave it out"
+        )
     means = outputs.double().mean(0)
     differences = means - means.mean()
     variances = outputs.double().var(0)

@@ -13,13 +13,12 @@ the posterior (`quietnn.denoisers.posterior`), where noise and prior hold the we
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.batches import Inputs, check_finite, check_inputs, outputs_of, take
-from quietnn.calibration.branches import denoise_branches
+from quietnn.calibration.branches import branches_if_any
 from quietnn.calibration.starts import calibrated_starts, scale_is_undone
 from quietnn.denoisers.evidence import Augment, Loss, Scratch
 from quietnn.denoisers.reception import Reception
@@ -92,18 +91,21 @@ def self_train(
         return SelfTrained(with_weights(model, {}), "received", (), 0.0, 0.0)
     scratch = Scratch(model, loss, num_inputs, blended=True, normalisation=normalisation)
     places = {"received": Start(model, received)}
-    branches = partial(denoise_branches, model, inputs, noise_variance=noise_variance, normalisation=normalisation)
     if scratch.follows:
         networks = calibrated_starts(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
         scratch.num_passes += len(networks)
         places |= given_starts(networks, received)
-    elif scale_is_undone(model):
-        try:
-            denoised = branches(balanced_classes=class_shares is None)
-        except InvalidConfig:  # there is no bias to centre the outputs by; the steps see to it
-            denoised = branches(balanced_classes=False)
+    elif scale_is_undone(model, normalisation):
+        denoised = branches_if_any(
+            model,
+            inputs,
+            noise_variance=noise_variance,
+            balanced_classes=class_shares is None,
+            normalisation=normalisation,
+        )
         scratch.num_passes += 1
-        places["branches"] = Start(denoised, noisy_weights(denoised, noisy=tuple(received)))
+        if denoised is not None:
+            places["branches"] = Start(denoised, noisy_weights(denoised, noisy=tuple(received)))
     name, start = list(places.items())[-1]  # the most elaborate of those that there are
     fit = maximise(
         scratch,

@@ -22,7 +22,7 @@ def has_kernels(model: nn.Module) -> bool:
     return has_stored_statistics(model) and any(type(layer) in CONVOLUTIONS for layer in model.modules())
 
 
-def scale_is_undone(model: nn.Module) -> bool:
+def scale_is_undone(model: nn.Module, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES) -> bool:
     """Whether shrinking all weights together is harmless: layers normalise each input, and none by stored statistics.
 
     MMSE multiplies what every layer makes by `theta < 1`. A LayerNorm takes the factor out again, layer by layer, and
@@ -30,7 +30,7 @@ def scale_is_undone(model: nn.Module) -> bool:
     it compounds with depth.
     """
     stored = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
-    return not stored and any(map(normalises_each_input, model.modules()))
+    return not stored and any(normalises_each_input(layer, normalisation) for layer in model.modules())
 
 
 def calibrated_starts(

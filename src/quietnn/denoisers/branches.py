@@ -14,6 +14,7 @@ from torch import nn
 
 from quietnn.denoisers.affine import MMSE, AffineDenoiser
 from quietnn.denoisers.reception import Reception
+from quietnn.makers import eagerly
 from quietnn.weights import NORMALISATION_TYPES
 
 
@@ -36,7 +37,9 @@ def behind_last_normalisation(
 ) -> frozenset[str] | None:
     """Names of the parameters that are used behind the last normalisation of an input; None if there is none.
 
-    Found by watching a run, not by names. A layer that its parent uses without calling it goes with the parent.
+    Found by watching the order of calls in a run, not by names. A layer that its parent uses without calling it goes
+    with the parent; so does a parameter of a module that was still running at that normalisation, for it may be used
+    behind it.
 
     Args:
         model: the network.
@@ -48,24 +51,35 @@ def behind_last_normalisation(
     ['2.bias', '2.weight']
     """
     called: list[nn.Module] = []
+    running: list[nn.Module] = []
+    at_last: list[nn.Module] | None = None
+    num_before = 0
 
     def before(layer: nn.Module, _: object) -> None:
+        nonlocal at_last, num_before
         called.append(layer)
+        if normalises_each_input(layer, normalisation):
+            at_last, num_before = running.copy(), len(called)
+        running.append(layer)
+
+    def after(*_: object) -> None:
+        running.pop()
 
     handles = [layer.register_forward_pre_hook(before) for layer in model.modules()]
+    handles += [layer.register_forward_hook(after) for layer in model.modules()]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), eagerly():
             run()
     finally:
         for handle in handles:
             handle.remove()
-    norms = [place for place, layer in enumerate(called) if normalises_each_input(layer, normalisation)]
-    if not norms:
+    if at_last is None:
         return None
     seen = set(called)
-    used = {
+    used = {id(parameter) for layer in at_last for parameter in layer.parameters(recurse=False)}
+    used |= {
         id(parameter)
-        for layer in called[norms[-1] + 1 :]
+        for layer in called[num_before:]
         for part in layer.modules()
         if part is layer or part not in seen
         for parameter in part.parameters(recurse=False)
