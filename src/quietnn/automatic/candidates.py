@@ -115,34 +115,17 @@ def _mmse(groups: str) -> Callable[[Received], Made]:
     return make
 
 
-def _branches(received: Received) -> Made:
-    model = denoise_branches(
-        received.model,
-        received.examples.inputs,
-        noise_variance=received.noise,
-        normalisation=received.normalisation,
-    )
-    return Made(model, 0.0)
+def _without_labels(repair: Callable[..., nn.Module], num_passes: float) -> Callable[[Received], Made]:
+    def make(received: Received) -> Made:
+        model = repair(
+            received.model,
+            received.examples.inputs,
+            noise_variance=received.noise,
+            normalisation=received.normalisation,
+        )
+        return Made(model, num_passes)
 
-
-def _calibrated(received: Received) -> Made:
-    model = calibrate(
-        received.model,
-        received.examples.inputs,
-        noise_variance=received.noise,
-        normalisation=received.normalisation,
-    )
-    return Made(model, 1.0)
-
-
-def _structured(received: Received) -> Made:
-    model = calibrate_structured(
-        received.model,
-        received.examples.inputs,
-        noise_variance=received.noise,
-        normalisation=received.normalisation,
-    )
-    return Made(model, 1.0)
+    return make
 
 
 def _mmse_pb(received: Received) -> Made:
@@ -221,9 +204,9 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("ml", _ml, 0),
     Candidate("mmse", _mmse("whole"), 0),
     Candidate("mmse_layerwise", _mmse("layerwise"), 0),
-    Candidate("branches", _branches, 0, scale_is_undone),
-    Candidate("calibrated", _calibrated, 1, has_stored_statistics),
-    Candidate("structured", _structured, 1, has_kernels),
+    Candidate("branches", _without_labels(denoise_branches, 0.0), 0, scale_is_undone),
+    Candidate("calibrated", _without_labels(calibrate, 1.0), 1, has_stored_statistics),
+    Candidate("structured", _without_labels(calibrate_structured, 1.0), 1, has_kernels),
     Candidate("mmse_pb", _mmse_pb, 8),
     Candidate("mmse_pb_gradient", _layerwise, 110),
     Candidate("posterior", _posterior, 150),
