@@ -74,11 +74,12 @@ def denoise_branches(
     layers = Reception.of(received, noise_variance, groups="layerwise")
     if layers.noise_variance == 0:
         return result
+    upstream = _noise_to_signal(layers)  # of the weights as they came, which are written over next
     with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
     if balanced_classes:
         if num_inputs < 2:
             raise InvalidConfig(f"{num_inputs} input cannot show a preference of classes; give 2 or more, about 100")
-        _recentre(result, inputs, layers)
+        _recentre(result, inputs, layers, upstream)
     return result
 
 
@@ -106,7 +107,7 @@ def branches_if_any(
 
 
 @torch.no_grad()
-def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
+def _recentre(model: nn.Module, inputs: Inputs, layers: Reception, upstream: float) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
     makers: Makers[Feeder] = Makers()
 
@@ -126,7 +127,7 @@ def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
         raise InvalidWeights("the outputs are not finite; the noise has blown up the network, repair its weights first")
     names = {id(one): name for name, one in model.named_parameters(remove_duplicate=False)}
     weight, bias = (_noise(layers, names, getattr(head and head.layer, part, None)) for part in ("weight", "bias"))
-    recentre(head, outputs, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
+    recentre(head, outputs, weight=weight, bias=bias, upstream=upstream)
 
 
 def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:
