@@ -11,7 +11,7 @@ from quietnn.batches import Inputs
 from quietnn.calibration.head import recentre
 from quietnn.calibration.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.calibration.parameter_noise import CLEAN, Denoisers, ParameterNoise, parameter_noise
-from quietnn.calibration.posterior import Gap, Prediction, posterior
+from quietnn.calibration.posterior import Gap, Prediction, posterior, re_estimated
 from quietnn.calibration.report import CalibratedLayer, CalibrationReport
 from quietnn.calibration.shift import carried
 from quietnn.calibration.visit import Arrival, Feeder, Visit, visit_batch_norms
@@ -109,6 +109,7 @@ class _NoiseAware:
         self.head_weight = 0.0
         self._noise = noise
         self._gap: Gap | None = None
+        self._is_noise = True
         self._losses: list[float] = []
         """-log of the share of the signal's power that each call of a layer leaves."""
 
@@ -125,6 +126,9 @@ class _NoiseAware:
         result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
         if prediction.traced:
             self._gap = result.gap
+            self._is_noise = self._is_noise and not self._contradicts(prediction, visit)
+        if not self._is_noise:
+            result = re_estimated(sample)
         own_share = self._own_share(prediction, visit)
         if feeder:
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
@@ -171,6 +175,19 @@ class _NoiseAware:
             concentration=narrow if weight.is_noisy else 0.0,
             upstream=upstream,
         )
+
+    def _contradicts(self, prediction: Prediction, visit: Visit) -> bool:
+        """Whether a layer tells that the error on the weights is not noise: rounding, say, which follows the weights.
+
+        It shows as a gap that no two sets of inputs of one kind have. A gap it is nevertheless where the error is too
+        small to explain it: if it follows the `n` weights of a channel, it adds `n sigma^2 tr(C)` to its variance at
+        most.
+        """
+        if self._gap is None or self._gap.is_believable or visit.feeder is None:
+            return False
+        weight = visit.feeder.layer.weight
+        growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
+        return isinstance(weight, Tensor) and weight[0].numel() * float(growth.median()) > 1
 
     def _own_share(self, prediction: Prediction, visit: Visit) -> float:
         """The share of noise that the layer in front adds to what leaves this BatchNorm.

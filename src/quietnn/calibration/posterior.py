@@ -57,6 +57,11 @@ class Gap:
     common: float = 0.0
     spread: float = 0.0
 
+    @property
+    def is_believable(self) -> bool:
+        """Whether two sets of inputs of one kind can be so far apart: a standard deviation, a factor of e."""
+        return self.mean <= 1 and self.common <= 1
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -77,6 +82,11 @@ class Posterior:
     variance_weight: float
     common_weight: float
     gap: Gap
+
+
+def re_estimated(sample: ChannelMoments) -> Posterior:
+    """The sample's own statistics, for a layer of which nothing can be predicted."""
+    return Posterior(sample.mean, sample.variance, 1.0, 1.0, 1.0, Gap())
 
 
 def excess_variance(squares: Tensor, known: Tensor, scale: Tensor) -> float:

@@ -1,13 +1,17 @@
 """Networks that calibration makes of a noisy one without labels: where a fit with labels begins."""
 
+from contextlib import suppress
+
 from torch import nn
 
 from quietnn.batches import Inputs
+from quietnn.calibration.branches import denoise_branches
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.calibration.visit import BatchNorm
 from quietnn.denoisers.branches import normalises_each_input
 from quietnn.denoisers.structured import CONVOLUTIONS
+from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise import NoiseVariance
 from quietnn.weights import NORMALISATION_TYPES
 
@@ -40,9 +44,10 @@ def calibrated_starts(
     noise_variance: NoiseVariance,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> dict[str, nn.Module]:
-    """The `starts` of `quietnn.posterior`: calibrated, and with convolutions under the structured prior as well.
+    """The `starts` of `quietnn.posterior`, one forward pass each.
 
-    One forward pass each; nothing without BatchNorm.
+    With BatchNorm the network calibrated, and with its convolutions under the structured prior as well; where each
+    input is normalised MMSE of the branches with a head that prefers no class (labels will judge it). Else nothing.
 
     >>> list(calibrated_starts(nn.Linear(2, 2), inputs=None, noise_variance=0.1))
     []
@@ -54,4 +59,9 @@ def calibrated_starts(
         starts["structured"] = calibrate_structured(
             model, inputs, noise_variance=noise_variance, normalisation=normalisation
         )
+    if scale_is_undone(model, normalisation):
+        with suppress(InvalidConfig, InvalidWeights):  # a head of another kind, outputs that overflow
+            starts["centred"] = denoise_branches(
+                model, inputs, noise_variance=noise_variance, balanced_classes=True, normalisation=normalisation
+            )
     return starts

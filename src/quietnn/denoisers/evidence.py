@@ -197,11 +197,11 @@ class Scratch:
             self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
             self.num_passes += 1
 
-    def finish(self, model: nn.Module, weights: Weights) -> nn.Module:
-        """A copy of the model with these weights and, where statistics are blended, those of all examples."""
+    def finish(self, model: nn.Module, weights: Weights, positions: Tensor | None = None) -> nn.Module:
+        """A copy of the model with these weights and, where statistics are blended, those of all examples or some."""
         finished = with_weights(model, weights)
         if self._blending:
-            self.judge(weights, torch.arange(self._num_examples))
+            self.judge(weights, torch.arange(self._num_examples) if positions is None else positions)
             write_statistics(finished, self._blending.statistics())
         return finished
 

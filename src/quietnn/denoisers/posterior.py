@@ -10,7 +10,7 @@ every group alike, so one step size serves layers whose weights differ by orders
 this adjusts every noisy weight by the labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,7 +20,7 @@ from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Loss, Scratch, folds
 from quietnn.denoisers.guard import is_worth_it, mean_loss, parts_of
 from quietnn.denoisers.reception import GroupTemperatures, Reception
-from quietnn.denoisers.starts import given_starts, own_starts, prepare
+from quietnn.denoisers.starts import blended_start, given_starts, own_starts, prepare
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, maximise
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
@@ -35,7 +35,7 @@ class Posterior:
     Attributes:
         model: the network, a copy of the one given.
         chosen: `"posterior"`, or the start that the held-out examples preferred: `"received"` (as it came), one of the
-            starts given, or else `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`,
+            starts given, or one of its own: `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`,
             `"branches"`, `"centre"`.
         held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
             that did not see it.
@@ -84,10 +84,10 @@ def posterior(
             this nor `starts` is given, the best on the examples of the weights as they came and, if BatchNorm follows
             them, their estimate under the structured prior, else MMSE of the model as a whole and (where each input is
             normalised) of its branches. MMSE of *every* layer silences the head of a transformer.
-        starts: networks with BatchNorm whose statistics were fitted without labels, by name: those of `calibrate` and
-            `calibrate_structured` (`quietnn.calibrated_starts` makes both). The Gaussian is centred on the one that is
-            best on the examples, and its statistics are carried along as the weights move; they are better than
-            what the examples alone can tell. Without BatchNorm they are left aside.
+        starts: networks that were repaired without labels, by name (`quietnn.calibrated_starts` makes them). The
+            Gaussian is centred on the one that is best on the examples. With BatchNorm its statistics were fitted to
+            its weights and are carried along as these move: better than what the examples alone can tell. A blend of
+            the stored statistics and the examples' is taken instead where it is clearly better.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
         normalisation: module types whose parameters carry no noise.
@@ -100,16 +100,26 @@ def posterior(
     if starts and (centre is not None or not settings.blended):
         raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
-    places = (
-        given_starts(starts, received)
-        if starts and scratch.follows
-        else own_starts(model, reception, centre, scratch, normalisation=normalisation)
-    )
+    places = given_starts(starts or {}, received, anchors=scratch.follows)
+    if not (places and scratch.follows):
+        places |= own_starts(model, reception, centre, scratch, normalisation=normalisation)
     held_out = parts_of(splits)
     parts = [part for fold in held_out for part in fold]
+
+    def across_folds(network: Callable[[Tensor], nn.Module]) -> Tensor:
+        judged = zip(splits, held_out, strict=True)
+        return torch.cat([scratch.judge_parts(network(split.fit), fold) for split, fold in judged])
+
     losses = {"received": scratch.judge_parts(model, parts)}
     losses |= {name: scratch.judge_parts(place.network, parts) for name, place in places.items()}
     scores = {name: mean_loss(values, parts) for name, values in losses.items()}
+    if places and "blended" not in places:
+        # Where calibration has gone wrong, as it may where the error is no noise, the examples' own statistics show it.
+        blended = across_folds(lambda positions: scratch.finish(model, received, positions))
+        scores["blended"] = mean_loss(blended, parts)
+        if not is_worth_it(losses[min(places, key=lambda name: scores[name])], blended, parts):
+            places |= blended_start(model, received, scratch)
+            losses["blended"] = blended
     place = places["centre" if centre is not None else min(places, key=lambda name: scores[name])]
     whitened = prepare(scratch, place, reception)
 
@@ -117,14 +127,11 @@ def posterior(
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
 
     guard = replace(settings, num_steps=settings.num_guard_steps)
-    judged = [
-        scratch.judge_parts(scratch.finish(place.network, fit(split.fit, guard).weights), fold)
-        for split, fold in zip(splits, held_out, strict=True)
-    ]
-    best = min(scores, key=lambda name: scores[name])
-    scores["posterior"] = mean_loss(torch.cat(judged), parts)
+    judged = across_folds(lambda positions: scratch.finish(place.network, fit(positions, guard).weights))
+    best = min(("received", *places), key=lambda name: scores[name])
+    scores["posterior"] = mean_loss(judged, parts)
     final = None
-    if is_worth_it(torch.cat(judged), losses[best], parts):
+    if is_worth_it(judged, losses[best], parts):
         final = fit(torch.arange(num_examples), settings)
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})

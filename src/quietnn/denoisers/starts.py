@@ -36,15 +36,20 @@ class Start:
     is_anchor: bool = False
 
 
-def given_starts(networks: Mapping[str, nn.Module], received: Weights) -> dict[str, Start]:
-    """Networks whose statistics the caller has fitted."""
+def given_starts(networks: Mapping[str, nn.Module], received: Weights, *, anchors: bool = True) -> dict[str, Start]:
+    """Networks of the caller's; those with BatchNorm (`anchors`) have statistics that were fitted to their weights."""
     for name in _NAMES_TAKEN:
         if name in networks:
             raise InvalidConfig(f"a start is called {name!r}, which stands for something else here; call it otherwise")
     return {
-        name: Start(network, noisy_weights(network, noisy=tuple(received)), is_scale_free=True, is_anchor=True)
+        name: Start(network, noisy_weights(network, noisy=tuple(received)), is_scale_free=anchors, is_anchor=anchors)
         for name, network in networks.items()
     }
+
+
+def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict[str, Start]:
+    """The weights as they came, with BatchNorm statistics between those stored and those of the examples."""
+    return {"blended": Start(scratch.finish(model, received), received, is_scale_free=True)}
 
 
 def own_starts(
@@ -62,7 +67,7 @@ def own_starts(
     input is normalised, MMSE of its branches.
     """
     received = reception.weights
-    starts = {"blended": Start(scratch.finish(model, received), received, is_scale_free=True)}
+    starts = blended_start(model, received, scratch)
     noise: NoiseVariance = reception.noise_variance if reception.noise is None else reception.noise
     if centre is not None:
         estimate = reception.estimate(reception.denoisers(centre))
