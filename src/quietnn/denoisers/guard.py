@@ -10,7 +10,7 @@ from quietnn.denoisers.evidence import Split
 _PARTS_OF_A_FOLD = 5
 
 _STANDARD_ERRORS = 2.0
-"""By how much a start has to be better than a fit to half of the examples."""
+"""By how many standard errors a start has to be better than a fit to half of the examples."""
 
 
 def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:
@@ -39,8 +39,19 @@ def is_worth_it(fit: Tensor, start: Tensor, parts: Sequence[Tensor]) -> bool:
     >>> is_worth_it(start + torch.tensor([0.3, -0.3, 0.3, -0.2]), start, parts), is_worth_it(start + 0.1, start, parts)
     (True, False)
     """
-    fitted = mean_loss(fit, parts)
-    if not math.isfinite(fitted):
-        return False
-    gap = fitted - mean_loss(start, parts)
-    return gap <= 0 or gap <= _STANDARD_ERRORS * float((fit - start).std()) / math.sqrt(len(parts))
+    return not is_clearly_better(start, fit, parts, standard_errors=_STANDARD_ERRORS)
+
+
+def is_clearly_better(losses: Tensor, others: Tensor, parts: Sequence[Tensor], *, standard_errors: float = 1.0) -> bool:
+    """Whether some losses are smaller than others by more than their difference may be by chance.
+
+    >>> import torch
+    >>> parts, some = [torch.arange(2)] * 4, torch.tensor([1.0, 2.0, 1.0, 2.0])
+    >>> is_clearly_better(some - 0.1, some, parts), is_clearly_better(some, some, parts)
+    (True, False)
+    """
+    other = mean_loss(others, parts)
+    if not math.isfinite(other):
+        return True
+    gap = other - mean_loss(losses, parts)
+    return gap > 0 and gap > standard_errors * float((losses - others).std()) / math.sqrt(len(parts))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Loss, Scratch, folds
-from quietnn.denoisers.guard import is_worth_it, mean_loss, parts_of
+from quietnn.denoisers.guard import is_clearly_better, is_worth_it, mean_loss, parts_of
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.starts import blended_start, given_starts, own_starts, prepare
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, maximise
@@ -117,7 +117,7 @@ def posterior(
         # Where calibration has gone wrong, as it may where the error is no noise, the examples' own statistics show it.
         blended = across_folds(lambda positions: scratch.finish(model, received, positions))
         scores["blended"] = mean_loss(blended, parts)
-        if not is_worth_it(losses[min(places, key=lambda name: scores[name])], blended, parts):
+        if is_clearly_better(blended, losses[min(places, key=lambda name: scores[name])], parts):
             places |= blended_start(model, received, scratch)
             losses["blended"] = blended
     place = places["centre" if centre is not None else min(places, key=lambda name: scores[name])]

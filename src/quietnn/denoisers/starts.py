@@ -16,7 +16,7 @@ from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
 
-_NAMES_TAKEN = ("received", "posterior")
+_NAMES_TAKEN = ("received", "posterior", "blended", "mmse", "branches")
 
 
 @dataclass(frozen=True)
