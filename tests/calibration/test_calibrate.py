@@ -13,7 +13,8 @@ from quietnn.calibration.calibrate import calibrate, calibrate_with_report
 from quietnn.calibration.moments import ChannelMoments
 from quietnn.calibration.posterior import Gap, Posterior, Prediction, posterior
 from quietnn.calibration.structured import calibrate_structured
-from quietnn.channels.transmit import transmit
+from quietnn.channels.named import medium_named
+from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.denoisers.affine import MMSE, AffineDenoiser
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.reception import Reception
@@ -531,3 +532,38 @@ def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
     assert told[1].common > 0.1
     assert told[2] == told[1]
     assert all(weight < 0.5 * without for weight, without in followed[1:])
+
+
+def two_layers(inputs: Tensor) -> nn.Module:
+    """Channels of very different size, so that one step of rounding for all of them silences most."""
+    torch.manual_seed(2)
+    network = nn.Sequential(nn.Linear(40, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 8), nn.BatchNorm1d(8))
+    with torch.no_grad():
+        for layer in (network[0], network[3]):
+            layer.weight.mul_(torch.logspace(-1, 1, len(layer.weight))[:, None])
+    return trained(network, inputs)
+
+
+def test_rounding_that_silences_channels_is_not_taken_for_noise() -> None:
+    """Most weights of most channels become zero: no noise does that, and nothing can be predicted from it."""
+    inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
+    network = two_layers(inputs)
+    rounded = at_unit_gain(transmit(network, channel=medium_named("quantise", 2), seed=0))
+    report = calibrate_with_report(rounded.received, inputs[:100], noise_variance=rounded.noise_variance)
+    expected = re_estimate(rounded.received, inputs[:100])
+    for name, tensor in expected.state_dict().items():
+        assert torch.allclose(report.model.state_dict()[name], tensor, rtol=1e-6), name
+    assert {layer.common_weight for layer in report.layers} == {1.0}
+
+
+def test_inputs_of_another_kind_are_no_reason_to_doubt_small_noise() -> None:
+    """Inputs ten times as large make a gap that no error of this size can explain; the statistics stay as sent."""
+    inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
+    network = two_layers(inputs)
+    observation = transmit(network, wnr_db=60.0, seed=0)
+    calibrated = calibrate(observation.received, 10 * inputs[:100], noise_variance=observation.noise_variance)
+    for name, tensor in network.state_dict().items():
+        if "running_var" in name:
+            assert torch.allclose(calibrated.state_dict()[name], tensor, rtol=0.5), (
+                name
+            )  # 100 times as large, if followed

@@ -162,9 +162,57 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     assert alone.held_out_loss["posterior"] != pytest.approx(result.held_out_loss["posterior"], rel=1e-3)
 
 
+def test_statistics_that_were_fitted_wrongly_are_not_where_steps_begin() -> None:
+    """The examples' own are clearly better on the half that they were not taken from."""
+    loss = classification_loss(*blobs())
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    noise = observation.noise_variance
+    broken = copy.deepcopy(observation.received)
+    broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())
+    starts = {"calibrated": broken}
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
+    result = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+    alone = posterior(observation.received, loss, 60, noise_variance=noise, settings=settings)
+    assert result.held_out_loss["blended"] < result.held_out_loss["calibrated"]
+    for name, tensor in alone.model.state_dict().items():
+        assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
+    full = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts)
+    assert full.chosen == "posterior"
+    assert full.num_passes + 2 <= 150, "two starts of a pass each come on top"
+
+
+def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> None:
+    clean = trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3))
+    observation = transmit(clean, wnr_db=6.0, seed=1)
+    with torch.no_grad():
+        observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
+    inputs, labels = blobs()
+    noise = observation.noise_variance
+    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    assert list(starts) == ["centred"]
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
+    result = posterior(
+        observation.received,
+        classification_loss(inputs, labels),
+        60,
+        noise_variance=noise,
+        starts=starts,
+        settings=settings,
+    )
+    assert set(result.held_out_loss) == {"received", "centred", "blended", "mmse", "branches", "posterior"}
+    assert min(result.held_out_loss, key=lambda name: result.held_out_loss[name]) in ("centred", "posterior")
+    assert torch.allclose(result.model[3].bias, starts["centred"][3].bias, atol=1e-3)
+
+
+def test_a_head_that_cannot_be_centred_has_no_start() -> None:
+    network = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3, bias=False))
+    assert calibrated_starts(network, blobs()[0], noise_variance=0.1) == {}
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"name": "blended"}, "stands for something else"),
         ({"centre": MMSE}, "leave out centre"),
         ({"settings": PosteriorSettings(blended=False)}, "blended=False"),
         ({"name": "received"}, "stands for something else"),

@@ -1,16 +1,59 @@
 """Whether a fit to some examples is worth having, judged on others."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from quietnn.denoisers.evidence import Split
+from quietnn.denoisers.evidence import Scratch, Split
 
 _PARTS_OF_A_FOLD = 5
 
 _STANDARD_ERRORS = 2.0
 """By how many standard errors a start has to be better than a fit to half of the examples."""
+
+
+class Guard:
+    """Networks side by side on labelled examples, those that were fitted to some of them on the others.
+
+    Args:
+        scratch: judges networks, and counts what that costs.
+        splits: of the examples; each is held out once.
+    """
+
+    def __init__(self, scratch: Scratch, splits: Sequence[Split]) -> None:
+        self._scratch = scratch
+        self._splits = splits
+        self._held_out = parts_of(splits)
+        self._parts = [part for fold in self._held_out for part in fold]
+        self._losses: dict[str, Tensor] = {}
+
+    def judge(self, name: str, network: nn.Module) -> None:
+        """Judge a network that has seen no labels, on all examples."""
+        self._losses[name] = self._scratch.judge_parts(network, self._parts)
+
+    def judge_fits(self, name: str, fit: Callable[[Tensor], nn.Module]) -> None:
+        """Judge a way to fit networks to positions: each split by the network that did not see it."""
+        folds = zip(self._splits, self._held_out, strict=True)
+        self._losses[name] = torch.cat([self._scratch.judge_parts(fit(split.fit), parts) for split, parts in folds])
+
+    @property
+    def mean_losses(self) -> dict[str, float]:
+        """The mean loss of everything that was judged."""
+        return {name: mean_loss(losses, self._parts) for name, losses in self._losses.items()}
+
+    def best(self, names: Iterable[str]) -> str:
+        """The one with the smallest mean loss."""
+        return min(names, key=self.mean_losses.__getitem__)
+
+    def is_clearly_better(self, name: str, other: str) -> bool:
+        """See `is_clearly_better`."""
+        return is_clearly_better(self._losses[name], self._losses[other], self._parts)
+
+    def is_worth_it(self, fit: str, start: str) -> bool:
+        """See `is_worth_it`."""
+        return is_worth_it(self._losses[fit], self._losses[start], self._parts)
 
 
 def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:

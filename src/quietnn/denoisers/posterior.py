@@ -10,7 +10,7 @@ every group alike, so one step size serves layers whose weights differ by orders
 this adjusts every noisy weight by the labels.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Loss, Scratch, folds
-from quietnn.denoisers.guard import is_clearly_better, is_worth_it, mean_loss, parts_of
+from quietnn.denoisers.guard import Guard
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.starts import blended_start, given_starts, own_starts, prepare
 from quietnn.denoisers.whitened import DEFAULT, Fit, PosteriorSettings, maximise
@@ -103,38 +103,27 @@ def posterior(
     places = given_starts(starts or {}, received, anchors=scratch.follows)
     if not (places and scratch.follows):
         places |= own_starts(model, reception, centre, scratch, normalisation=normalisation)
-    held_out = parts_of(splits)
-    parts = [part for fold in held_out for part in fold]
-
-    def across_folds(network: Callable[[Tensor], nn.Module]) -> Tensor:
-        judged = zip(splits, held_out, strict=True)
-        return torch.cat([scratch.judge_parts(network(split.fit), fold) for split, fold in judged])
-
-    losses = {"received": scratch.judge_parts(model, parts)}
-    losses |= {name: scratch.judge_parts(place.network, parts) for name, place in places.items()}
-    scores = {name: mean_loss(values, parts) for name, values in losses.items()}
+    guard = Guard(scratch, splits)
+    guard.judge("received", model)
+    for name, place in places.items():
+        guard.judge(name, place.network)
     if places and "blended" not in places:
         # Where calibration has gone wrong, as it may where the error is no noise, the examples' own statistics show it.
-        blended = across_folds(lambda positions: scratch.finish(model, received, positions))
-        scores["blended"] = mean_loss(blended, parts)
-        if is_clearly_better(blended, losses[min(places, key=lambda name: scores[name])], parts):
+        guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
+        if guard.is_clearly_better("blended", guard.best(places)):
             places |= blended_start(model, received, scratch)
-            losses["blended"] = blended
-    place = places["centre" if centre is not None else min(places, key=lambda name: scores[name])]
-    whitened = prepare(scratch, place, reception)
+    start = places["centre" if centre is not None else guard.best(places)]
+    whitened = prepare(scratch, start, reception)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
 
-    guard = replace(settings, num_steps=settings.num_guard_steps)
-    judged = across_folds(lambda positions: scratch.finish(place.network, fit(positions, guard).weights))
-    best = min(("received", *places), key=lambda name: scores[name])
-    scores["posterior"] = mean_loss(judged, parts)
-    final = None
-    if is_worth_it(judged, losses[best], parts):
-        final = fit(torch.arange(num_examples), settings)
+    short = replace(settings, num_steps=settings.num_guard_steps)
+    guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
+    best = guard.best(("received", *places))
+    final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})
-        return Posterior(kept, best, scores, (), 0.0, scratch.num_passes)
-    finished = scratch.finish(place.network, final.weights)
-    return Posterior(finished, "posterior", scores, final.losses, final.move, scratch.num_passes)
+        return Posterior(kept, best, guard.mean_losses, (), 0.0, scratch.num_passes)
+    finished = scratch.finish(start.network, final.weights)
+    return Posterior(finished, "posterior", guard.mean_losses, final.losses, final.move, scratch.num_passes)
