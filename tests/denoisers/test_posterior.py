@@ -204,6 +204,29 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
     assert torch.allclose(result.model[3].bias, starts["centred"][3].bias, atol=1e-3)
 
 
+def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
+    """Statistics that follow the weights hang on hooks; nothing is compiled for them, and the result is the same."""
+    inputs, labels = blobs()
+    received = transmit(norm_net(), wnr_db=-3.0, seed=1).received
+    num_compiled = 0
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        nonlocal num_compiled
+        num_compiled += 1
+        return graph.forward
+
+    results = []
+    for network in (received, torch.compile(received, backend=backend)):
+        starts = calibrated_starts(network, inputs, noise_variance=0.1)
+        assert num_compiled == 0
+        loss = classification_loss(inputs, labels)
+        results.append(posterior(network, loss, 60, noise_variance=0.1, starts=starts))
+    plain, compiled = results
+    assert plain.held_out_loss == pytest.approx(compiled.held_out_loss, rel=1e-5)
+    for name, tensor in plain.model.state_dict().items():
+        torch.testing.assert_close(compiled.model.state_dict()[f"_orig_mod.{name}"], tensor, rtol=1e-4, atol=1e-5)
+
+
 def test_a_head_that_cannot_be_centred_has_no_start() -> None:
     network = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3, bias=False))
     assert calibrated_starts(network, blobs()[0], noise_variance=0.1) == {}

@@ -14,7 +14,7 @@ from quietnn.batches import Inputs, call, check_finite, check_inputs, logits_of,
 from quietnn.calibration.undisturbed import STATISTICS, undisturbed
 from quietnn.denoisers.structured import CONVOLUTIONS
 from quietnn.errors import InvalidConfig
-from quietnn.makers import Makers
+from quietnn.makers import Makers, eagerly
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 """The parent of BatchNorm1d, 2d and 3d and of SyncBatchNorm; torch has no public name for it."""
@@ -96,7 +96,7 @@ def visit_batch_norms(
         QuietnnError: if an input is not finite.
     """
     shared = survey(model, inputs).shared
-    with undisturbed(model):
+    with undisturbed(model), eagerly():
         _Tour(rule, {model.get_submodule(name) for name in shared}).through(model, inputs, finish)
     return shared
 
@@ -146,7 +146,7 @@ def survey(model: nn.Module, inputs: Inputs) -> Survey:
         *(layer.register_forward_hook(partial(at_layer, name)) for name, layer in layers.items()),
     ]
     try:
-        with undisturbed(model), torch.no_grad():
+        with undisturbed(model), eagerly(), torch.no_grad():
             call(model, take(inputs, slice(2)))
     finally:
         for handle in handles:

@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,7 @@ from quietnn.batches import call, check_inputs, check_labels, check_outputs, log
 from quietnn.denoisers.blending import Blending, write_statistics
 from quietnn.denoisers.branches import behind_last_normalisation
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.makers import eagerly
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
 
@@ -194,7 +195,8 @@ class Scratch:
         if self._blending:
             copied = copy.deepcopy(start).eval()
             everything = torch.arange(self._num_examples)
-            self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
+            with eagerly():
+                self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
             self.num_passes += 1
 
     def finish(self, model: nn.Module, weights: Weights, positions: Tensor | None = None) -> nn.Module:
@@ -211,11 +213,14 @@ class Scratch:
         value = float(_scalar(self._loss(network, positions, None)))
         return math.inf if math.isnan(value) else value
 
-    def _following(self) -> AbstractContextManager[object]:
-        return self._blending or nullcontext()
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        with eagerly(), self._blending or nullcontext():
+            yield
 
     def _on_two(self) -> object:
-        return self._loss(self._network, torch.arange(min(2, self._num_examples)), None)
+        with eagerly():
+            return self._loss(self._network, torch.arange(min(2, self._num_examples)), None)
 
     @torch.no_grad()
     def _write(self, weights: Weights) -> None:
