@@ -5,10 +5,16 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 Record = dict[str, Any]
 """A flat result: strings, numbers, booleans, None, or lists of them."""
@@ -59,6 +65,25 @@ def append(path: Path, records: Iterable[Record]) -> None:
         os.fsync(file.fileno())
 
 
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keep a folder of records to one writer at a time; a process that dies lets go of it.
+
+    The folder is made if need be, and removed again if nothing was put into it. Where the system cannot lock a folder
+    (Windows, some network disks) nothing is kept.
+
+    Raises:
+        InvalidConfig: if another process, or thread, is writing there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        try:
+            yield
+        finally:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+
+
 def read(path: Path) -> list[Record]:
     """All whole records of a file, in order; none if there is no file. A torn last line is left out.
 
@@ -66,6 +91,26 @@ def read(path: Path) -> list[Record]:
         InvalidConfig: if a line in the middle is not a record, with its number.
     """
     return list(_read_lines(path)) if path.exists() else []
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InvalidConfig(
+                f"another run is writing to {folder}; wait until it is done, or choose another folder with --out"
+            ) from error
+        except OSError:  # a disk that knows no locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _read_lines(path: Path) -> Iterator[Record]:

@@ -149,6 +149,34 @@ def test_missing_data_is_a_clear_error_and_writes_no_record(tmp_path: Path, engi
     assert not (tmp_path / "run" / "records.jsonl").exists()
 
 
+def test_a_folder_has_one_writer_at_a_time(tmp_path: Path, uninterrupted: list[Record]) -> None:
+    """Another run there is refused before it works for nothing, reads on, and may write once the first is done."""
+    folder = tmp_path / "run"
+    with records.sole_writer(folder):
+        with pytest.raises(InvalidConfig, match="another run is writing to"):
+            sweep(SMALL, folder, engine="inline")
+        assert records.read(folder / "records.jsonl") == []
+    assert not folder.exists(), "nothing was put into it"
+    assert without_times(sweep(SMALL, folder, engine="inline")) == uninterrupted
+    with records.sole_writer(folder):
+        assert without_times(sweep(SMALL, folder, engine="inline")) == uninterrupted, "all there: nothing to write"
+
+
+def test_a_writer_that_is_killed_lets_go(tmp_path: Path) -> None:
+    hold = (
+        "import sys, time, pathlib, quietnn.records as r\n"
+        "with r.sole_writer(pathlib.Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(InvalidConfig, match="another run"), records.sole_writer(tmp_path):
+            pass
+        process.kill()
+    with records.sole_writer(tmp_path):
+        (tmp_path / "file").touch()
+
+
 def test_unknown_engines_and_too_few_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(QuietnnError, match="inline, processes, ray"):
         sweep(SMALL, tmp_path, engine="threads")

@@ -122,31 +122,34 @@ def run_missing(
         on_record: told about each new record.
     """
     path = folder / RECORDS
-    have = records.read(path)
-    _check_same_experiment(config, folder, have, extendable)
     wanted = {key for unit in units for key in unit.keys()}  # noqa: SIM118
-    done = {key_of(record) for record in have}
-    missing = [rest for unit in units if (rest := unit.without(done)).methods]
-    if not missing:
+    have = _of_this_experiment(config, folder, extendable)
+    if wanted <= {key_of(record) for record in have}:
         return have
-    num_before = len(have)
-    for record in run_units(
-        engine, make_worker, missing, num_workers=num_workers, num_threads=num_threads, address=address
-    ):
-        if key_of(record) not in done:
-            if len(have) == num_before:
-                _write_config(config, folder)
-            records.append(path, [record])
-            done.add(key_of(record))
-            have.append(record)
-            on_record(record, len(done & wanted), len(wanted))
+    with records.sole_writer(folder):
+        have = _of_this_experiment(config, folder, extendable)
+        done = {key_of(record) for record in have}
+        missing = [rest for unit in units if (rest := unit.without(done)).methods]
+        num_before = len(have)
+        for record in run_units(
+            engine, make_worker, missing, num_workers=num_workers, num_threads=num_threads, address=address
+        ):
+            if key_of(record) not in done:
+                if len(have) == num_before:
+                    _write_config(config, folder)
+                records.append(path, [record])
+                done.add(key_of(record))
+                have.append(record)
+                on_record(record, len(done & wanted), len(wanted))
     return have
 
 
-def _check_same_experiment(config: Experiment, folder: Path, have: list[Record], extendable: Collection[str]) -> None:
+def _of_this_experiment(config: Experiment, folder: Path, extendable: Collection[str]) -> list[Record]:
+    """The records of a folder, which must be those of this configuration or of one that it extends."""
+    have = records.read(folder / RECORDS)
     other = next((record for record in have if record.get("config") != config.digest), None)
     if other is None:
-        return
+        return have
     theirs = json.loads((folder / CONFIG).read_text()) if (folder / CONFIG).exists() else {}
     ours = to_mapping(config)
     differ = [key for key in ours if key not in extendable and key in theirs and theirs[key] != ours[key]]
