@@ -1,18 +1,53 @@
 """Which layer made a tensor, found by watching tensors in a forward pass instead of reading names."""
 
 import weakref
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Maker = TypeVar("Maker")
 
 
-def eagerly() -> AbstractContextManager[Any]:
-    """Run compiled networks as they were written: a compiled one does not call the hooks that watch it."""
-    return torch.compiler.set_stance("force_eager") if hasattr(torch.compiler, "set_stance") else nullcontext()
+_LOCK = Lock()
+_eager = ExitStack()
+_num_uses = 0
+
+
+@contextmanager
+def eagerly(model: nn.Module) -> Iterator[None]:
+    """Run a compiled network as it was written: a compiled one does not call the hooks that watch it.
+
+    How torch runs compiled networks is one setting for all threads; it is as before once the last of several uses
+    ends, and is left alone where nothing is compiled.
+    """
+    global _num_uses
+    if not _is_compiled(model) or not hasattr(torch.compiler, "set_stance"):
+        yield
+        return
+    with _LOCK:
+        if _num_uses == 0:
+            _eager.enter_context(torch.compiler.set_stance("force_eager"))
+        _num_uses += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _num_uses -= 1
+            if _num_uses == 0:
+                _eager.close()
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    """Whether a network, or a part of it, went through `torch.compile` or its own `compile`."""
+    return any(
+        isinstance(getattr(layer, "_orig_mod", None), nn.Module)
+        or getattr(layer, "_compiled_call_impl", None) is not None
+        for layer in model.modules()
+    )
 
 
 class Makers(Generic[Maker]):

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +69,20 @@ def append(path: Path, records: Iterable[Record]) -> None:
 def sole_writer(folder: Path) -> Iterator[None]:
     """Keep a folder of records to one writer at a time; a process that dies lets go of it.
 
-    The folder is made if need be, and removed again if nothing was put into it. Where the system cannot lock a folder
-    (Windows, some network disks) nothing is kept.
+    A folder that is not there is made, and removed again if nothing was put into it. Where the system cannot lock a
+    folder (Windows, some network disks) nothing is kept.
 
     Raises:
         InvalidConfig: if another process, or thread, is writing there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    is_new = not folder.exists()
     with _locked(folder):
         try:
             yield
         finally:
-            if not any(folder.iterdir()):
-                folder.rmdir()
+            if is_new:
+                with suppress(OSError):  # not empty, as a rule
+                    folder.rmdir()
 
 
 def read(path: Path) -> list[Record]:
@@ -95,22 +96,28 @@ def read(path: Path) -> list[Record]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InvalidConfig(
-                f"another run is writing to {folder}; wait until it is done, or choose another folder with --out"
-            ) from error
-        except OSError:  # a disk that knows no locks
-            pass
+        with suppress(OSError):  # of a disk that knows no locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise _taken(folder) from error
+        if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise _taken(folder)  # by one that has just removed it
         yield
     finally:
         os.close(descriptor)
+
+
+def _taken(folder: Path) -> InvalidConfig:
+    return InvalidConfig(
+        f"another run is writing to {folder}; wait until it is done, or choose another folder with --out"
+    )
 
 
 def _read_lines(path: Path) -> Iterator[Record]:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,12 +14,14 @@ from quietnn.calibration.calibrate import calibrate, calibrate_with_report
 from quietnn.calibration.moments import ChannelMoments
 from quietnn.calibration.posterior import Gap, Posterior, Prediction, posterior
 from quietnn.calibration.structured import calibrate_structured
+from quietnn.channels.base import Observation
 from quietnn.channels.named import medium_named
 from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.denoisers.affine import MMSE, AffineDenoiser
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.reception import Reception
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 
 
@@ -548,7 +551,7 @@ def test_rounding_that_silences_channels_is_not_taken_for_noise() -> None:
     """Most weights of most channels become zero: no noise does that, and nothing can be predicted from it."""
     inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
     network = two_layers(inputs)
-    rounded = at_unit_gain(transmit(network, channel=medium_named("quantise", 2), seed=0))
+    rounded = quantised(network)
     report = calibrate_with_report(rounded.received, inputs[:100], noise_variance=rounded.noise_variance)
     expected = re_estimate(rounded.received, inputs[:100])
     for name, tensor in expected.state_dict().items():
@@ -556,14 +559,49 @@ def test_rounding_that_silences_channels_is_not_taken_for_noise() -> None:
     assert {layer.common_weight for layer in report.layers} == {1.0}
 
 
-def test_inputs_of_another_kind_are_no_reason_to_doubt_small_noise() -> None:
-    """Inputs ten times as large make a gap that no error of this size can explain; the statistics stay as sent."""
+def quantised(network: nn.Module) -> Observation[nn.Module, NoiseVariance]:
+    return at_unit_gain(transmit(network, channel=medium_named("quantise", 2), seed=0))
+
+
+def test_rounding_is_seen_through_the_structured_prior(images: Tensor) -> None:
+    """Its map hides the grid that the weights were on."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 8, 3), nn.BatchNorm2d(8))
+    with torch.no_grad():
+        network[0].weight.mul_(torch.logspace(-1.5, 1.5, 32)[:, None, None, None])
+    rounded = quantised(trained(network, images))
+    with_maps = calibrate_structured(rounded.received, images[:100], noise_variance=rounded.noise_variance)
+    expected = re_estimate(with_maps, images[:100])
+    for name, tensor in expected.state_dict().items():
+        assert torch.allclose(with_maps.state_dict()[name], tensor, rtol=1e-5, atol=1e-6), name
+    assert not torch.equal(with_maps[0].weight, rounded.received[0].weight), "the map has done something"
+
+
+@pytest.mark.parametrize("wnr_db", [10.0, 20.0, 60.0])
+@pytest.mark.parametrize("change", [lambda inputs: inputs + 2, lambda inputs: 10 * inputs], ids=["moved", "larger"])
+def test_inputs_of_another_kind_are_no_reason_to_doubt_noise(wnr_db: float, change: Callable[[Tensor], Tensor]) -> None:
+    """They make a gap that no two sets of one kind have, but noise leaves no two weights alike."""
+    inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
+    observation = transmit(two_layers(inputs), wnr_db=wnr_db, seed=0)
+    report = calibrate_with_report(
+        observation.received, change(inputs[:100]), noise_variance=observation.noise_variance
+    )
+    assert all(layer.common_weight < 1 for layer in report.layers)
+
+
+def test_an_error_on_later_layers_does_not_explain_what_the_first_one_shows() -> None:
     inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
     network = two_layers(inputs)
-    observation = transmit(network, wnr_db=60.0, seed=0)
-    calibrated = calibrate(observation.received, 10 * inputs[:100], noise_variance=observation.noise_variance)
-    for name, tensor in network.state_dict().items():
-        if "running_var" in name:
-            assert torch.allclose(calibrated.state_dict()[name], tensor, rtol=0.5), (
-                name
-            )  # 100 times as large, if followed
+    rounded = quantised(network)
+    with torch.no_grad():
+        rounded.received[0].load_state_dict(network[0].state_dict())
+    noise = {name: 0.0 if name.startswith("0.") else one for name, one in rounded.noise_variance.items()}
+    report = calibrate_with_report(rounded.received, 10 * inputs[:100], noise_variance=noise)
+    assert all(layer.common_weight < 1 for layer in report.layers)
+
+
+def test_a_handful_of_inputs_cannot_tell_rounding_from_chance() -> None:
+    inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
+    rounded = quantised(two_layers(inputs))
+    report = calibrate_with_report(rounded.received, inputs[:3], noise_variance=rounded.noise_variance)
+    assert all(layer.common_weight < 1 for layer in report.layers)

@@ -218,8 +218,9 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
     results = []
     for network in (received, torch.compile(received, backend=backend)):
         starts = calibrated_starts(network, inputs, noise_variance=0.1)
-        assert num_compiled == 0
         loss = classification_loss(inputs, labels)
+        Scratch(network, loss, 60, blended=True).gradient(noisy_weights(network), torch.arange(60), torch.Generator())
+        assert num_compiled == 0
         results.append(posterior(network, loss, 60, noise_variance=0.1, starts=starts))
     plain, compiled = results
     assert plain.held_out_loss == pytest.approx(compiled.held_out_loss, rel=1e-5)
@@ -227,9 +228,41 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
         torch.testing.assert_close(compiled.model.state_dict()[f"_orig_mod.{name}"], tensor, rtol=1e-4, atol=1e-5)
 
 
-def test_a_head_that_cannot_be_centred_has_no_start() -> None:
-    network = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3, bias=False))
-    assert calibrated_starts(network, blobs()[0], noise_variance=0.1) == {}
+class Encoder(nn.Sequential):
+    """Outputs that are no logits."""
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        return {"last_hidden_state": super().forward(inputs)}
+
+
+def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> None:
+    layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
+    inputs = blobs()[0]
+    without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
+    assert calibrated_starts(without_bias, inputs, noise_variance=0.1) == {}
+    assert calibrated_starts(Encoder(*layers), inputs, noise_variance=0.1) == {}
+    assert calibrated_starts(nn.Sequential(*layers), inputs[:1], noise_variance=0.1) == {}
+    with pytest.raises(QuietnnError, match="nope"):
+        calibrated_starts(nn.Sequential(*layers), inputs, noise_variance={"nope": 0.1})
+
+
+def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
+    """Steps are taken on the network as it came; another LayerNorm would make it a third network."""
+    received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
+    start = copy.deepcopy(received)
+    with torch.no_grad():
+        start[1].weight.mul_(4)
+    with pytest.raises(InvalidConfig, match=r"differs .* in '1.weight', which carries no noise"):
+        posterior(received, classification_loss(*blobs()), 60, noise_variance=0.1, starts={"mine": start})
+
+
+def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
+    received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
+    starts = calibrated_starts(received, blobs()[0], noise_variance=0.1)
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, blended=False)
+    loss = classification_loss(*blobs())
+    result = posterior(received, loss, 60, noise_variance=0.1, starts=starts, centre=MMSE, settings=settings)
+    assert {"centred", "centre"} <= set(result.held_out_loss)
 
 
 @pytest.mark.parametrize(

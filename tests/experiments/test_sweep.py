@@ -1,5 +1,6 @@
 """A sweep ends with the same records whatever the engine and however often it was killed."""
 
+import fcntl
 import math
 import os
 import random
@@ -160,6 +161,35 @@ def test_a_folder_has_one_writer_at_a_time(tmp_path: Path, uninterrupted: list[R
     assert without_times(sweep(SMALL, folder, engine="inline")) == uninterrupted
     with records.sole_writer(folder):
         assert without_times(sweep(SMALL, folder, engine="inline")) == uninterrupted, "all there: nothing to write"
+
+
+@pytest.mark.parametrize("kind", ["own", "link", "here"])
+def test_a_folder_that_was_there_stays(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what went wrong is said, whatever the folder is."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    config = replace(SMALL, task="cifar10/resnet20")
+    given = {"own": folder, "link": tmp_path / "link", "here": Path()}[kind]
+    with pytest.raises(MissingData):
+        sweep(config, given, engine="inline", data_dir=tmp_path / "nothing")
+    assert folder.exists()
+
+
+def test_a_folder_that_was_removed_under_a_writer_is_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock would be on a folder that nobody finds any more."""
+    flock = fcntl.flock
+
+    def removed_first(descriptor: int, how: int) -> None:
+        (tmp_path / "run").rmdir()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with pytest.raises(InvalidConfig, match="another run"), records.sole_writer(tmp_path / "run"):
+        pass
 
 
 def test_a_writer_that_is_killed_lets_go(tmp_path: Path) -> None:

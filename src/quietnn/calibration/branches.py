@@ -14,7 +14,7 @@ from quietnn.calibration.visit import Feeder, given
 from quietnn.denoisers.affine import MMSE
 from quietnn.denoisers.branches import behind_last_normalisation, branch_denoisers
 from quietnn.denoisers.reception import Reception
-from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.makers import Makers, eagerly
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.targets import noisy_weights, with_weights
@@ -57,7 +57,41 @@ def denoise_branches(
     >>> torch.equal(repaired[0].weight, network[0].weight), torch.equal(repaired[2].weight, network[2].weight)
     (False, True)
     """
-    num_inputs = check_inputs(inputs)
+    result, layers = _denoised(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+    if balanced_classes and layers.noise_variance > 0:
+        if check_inputs(inputs) < 2:
+            raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
+        _recentre(result, inputs, layers)
+    return result
+
+
+def centred_branches(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: NoiseVariance,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> nn.Module | None:
+    """`denoise_branches` with balanced classes; None where there is no head that can be centred by these inputs."""
+    result, layers = _denoised(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+    if check_inputs(inputs) < 2 or layers.noise_variance == 0:
+        return None
+    try:
+        _recentre(result, inputs, layers)
+    except QuietnnError:  # outputs of another kind, or not finite
+        return None
+    return result
+
+
+def _denoised(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    noise_variance: NoiseVariance,
+    normalisation: tuple[type[nn.Module], ...],
+) -> tuple[nn.Module, Reception]:
+    """A copy of the network with its branches by MMSE, and the weights as they came."""
+    check_inputs(inputs)
     check_finite(inputs)
     result = with_weights(model, {})
     with undisturbed(result):
@@ -70,17 +104,10 @@ def denoise_branches(
             "statistics, and this is none; use calibrate where there is BatchNorm, denoise elsewhere, or name a "
             "normalisation of your own: normalisation=(*NORMALISATION_TYPES, Mine)"
         )
-    received = noisy_weights(result, normalisation=normalisation)
-    layers = Reception.of(received, noise_variance, groups="layerwise")
-    if layers.noise_variance == 0:
-        return result
-    upstream = _noise_to_signal(layers)  # of the weights as they came, which are written over next
-    with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
-    if balanced_classes:
-        if num_inputs < 2:
-            raise InvalidConfig(f"{num_inputs} input cannot show a preference of classes; give 2 or more, about 100")
-        _recentre(result, inputs, layers, upstream)
-    return result
+    layers = Reception.of(noisy_weights(model, normalisation=normalisation), noise_variance, groups="layerwise")
+    if layers.noise_variance > 0:
+        with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
+    return result, layers
 
 
 def branches_if_any(
@@ -107,7 +134,7 @@ def branches_if_any(
 
 
 @torch.no_grad()
-def _recentre(model: nn.Module, inputs: Inputs, layers: Reception, upstream: float) -> None:
+def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
     makers: Makers[Feeder] = Makers()
 
@@ -117,7 +144,7 @@ def _recentre(model: nn.Module, inputs: Inputs, layers: Reception, upstream: flo
     linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
     handles = [layer.register_forward_hook(after, with_kwargs=True) for layer in linear]
     try:
-        with undisturbed(model), eagerly():
+        with undisturbed(model), eagerly(model):
             outputs = logits_of(call(model, inputs))
             head = makers.of(outputs)
     finally:
@@ -127,7 +154,7 @@ def _recentre(model: nn.Module, inputs: Inputs, layers: Reception, upstream: flo
         raise InvalidWeights("the outputs are not finite; the noise has blown up the network, repair its weights first")
     names = {id(one): name for name, one in model.named_parameters(remove_duplicate=False)}
     weight, bias = (_noise(layers, names, getattr(head and head.layer, part, None)) for part in ("weight", "bias"))
-    recentre(head, outputs, weight=weight, bias=bias, upstream=upstream)
+    recentre(head, outputs, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
 
 
 def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:

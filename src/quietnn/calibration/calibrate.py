@@ -15,6 +15,7 @@ from quietnn.calibration.posterior import Gap, Prediction, posterior, re_estimat
 from quietnn.calibration.report import CalibratedLayer, CalibrationReport
 from quietnn.calibration.shift import carried
 from quietnn.calibration.visit import Arrival, Feeder, Visit, visit_batch_norms
+from quietnn.denoisers.grid import is_on_a_grid
 from quietnn.errors import InvalidWeights
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.weights import NORMALISATION_TYPES, Partition
@@ -109,7 +110,8 @@ class _NoiseAware:
         self.head_weight = 0.0
         self._noise = noise
         self._gap: Gap | None = None
-        self._is_noise = True
+        self._is_noise: bool | None = None
+        """Whether the first layer that shows an unbelievable gap has noise on it; None until there is one."""
         self._losses: list[float] = []
         """-log of the share of the signal's power that each call of a layer leaves."""
 
@@ -126,8 +128,9 @@ class _NoiseAware:
         result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
         if prediction.traced:
             self._gap = result.gap
-            self._is_noise = self._is_noise and not self._contradicts(prediction, visit)
-        if not self._is_noise:
+        if feeder and upstream == 0 and not result.gap.is_believable and self._is_noise is None:
+            self._is_noise = not self._is_rounded(feeder, prediction, visit)
+        if self._is_noise is False:
             result = re_estimated(sample)
         own_share = self._own_share(prediction, visit)
         if feeder:
@@ -176,18 +179,19 @@ class _NoiseAware:
             upstream=upstream,
         )
 
-    def _contradicts(self, prediction: Prediction, visit: Visit) -> bool:
-        """Whether a layer tells that the error on the weights is not noise: rounding, say, which follows the weights.
+    def _is_rounded(self, feeder: Feeder, prediction: Prediction, visit: Visit) -> bool:
+        """Whether an unbelievable gap may be the work of rounding, an error that follows the weights.
 
-        It shows as a gap that no two sets of inputs of one kind have. A gap it is nevertheless where the error is too
-        small to explain it: if it follows the `n` weights of a channel, it adds `n sigma^2 tr(C)` to its variance at
-        most.
+        Noise leaves no two weights alike; and an error that follows the `n` weights of a channel adds
+        `n sigma^2 tr(C)` to its variance at most, or takes all of it away.
         """
-        if self._gap is None or self._gap.is_believable or visit.feeder is None:
-            return False
-        weight = visit.feeder.layer.weight
+        weight, noise = feeder.layer.get_parameter("weight"), self._of(feeder.layer, "weight")
         growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
-        return isinstance(weight, Tensor) and weight[0].numel() * float(growth.median()) > 1
+        return (
+            len(visit.activations) >= _FEWEST_INPUTS
+            and weight[0].numel() * float(growth.median()) > 1
+            and (noise.was_on_a_grid or is_on_a_grid(weight, math.sqrt(mean_of(noise.variance))))
+        )
 
     def _own_share(self, prediction: Prediction, visit: Visit) -> float:
         """The share of noise that the layer in front adds to what leaves this BatchNorm.
@@ -217,6 +221,8 @@ class _NoiseAware:
 
 
 _LARGEST_SHARE = 1 - 1e-9
+_FEWEST_INPUTS = 10
+"""Fewer do not tell a gap from chance."""
 _SMALLEST = 1e-30
 
 

@@ -28,11 +28,13 @@ class ParameterNoise:
         theta: what is left of the clean value.
         rho: what was added to it.
         variance: of the noise that is left, `theta^2 sigma_z^2`.
+        was_on_a_grid: whether the weights as they came were rounded, where a denoiser has hidden that.
     """
 
     theta: TensorNoise = 1.0
     rho: TensorNoise = 0.0
     variance: TensorNoise = 0.0
+    was_on_a_grid: bool = False
 
     @property
     def is_noisy(self) -> bool:
@@ -89,7 +91,7 @@ def _left(denoiser: AffineDenoiser, name: str, noise: TensorNoise, estimate: Ten
     """
     own = denoiser.on(name)
     if isinstance(own, KernelMap):
-        return ParameterNoise(own.gain, 0.0, own.rest_variance)
+        return ParameterNoise(own.gain, 0.0, own.rest_variance, own.was_on_a_grid)
     if not isinstance(own, WeightwiseMap):
         return ParameterNoise(denoiser.theta, denoiser.rho, denoiser.theta**2 * by_output(noise, estimate))
     theta, rho = (torch.as_tensor(part, dtype=torch.float64) for part in (own.theta, own.rho))

@@ -94,7 +94,7 @@ def self_train(
     if scratch.follows:
         networks = calibrated_starts(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
         scratch.num_passes += len(networks)
-        places |= given_starts(networks, received)
+        places |= given_starts(networks, model, received)
     elif scale_is_undone(model, normalisation):
         denoised = branches_if_any(
             model,

@@ -1,17 +1,14 @@
 """Networks that calibration makes of a noisy one without labels: where a fit with labels begins."""
 
-from contextlib import suppress
-
 from torch import nn
 
 from quietnn.batches import Inputs
-from quietnn.calibration.branches import denoise_branches
+from quietnn.calibration.branches import centred_branches
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.structured import calibrate_structured
 from quietnn.calibration.visit import BatchNorm
 from quietnn.denoisers.branches import normalises_each_input
 from quietnn.denoisers.structured import CONVOLUTIONS
-from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise import NoiseVariance
 from quietnn.weights import NORMALISATION_TYPES
 
@@ -60,8 +57,7 @@ def calibrated_starts(
             model, inputs, noise_variance=noise_variance, normalisation=normalisation
         )
     if scale_is_undone(model, normalisation):
-        with suppress(InvalidConfig, InvalidWeights):  # a head of another kind, outputs that overflow
-            starts["centred"] = denoise_branches(
-                model, inputs, noise_variance=noise_variance, balanced_classes=True, normalisation=normalisation
-            )
+        centred = centred_branches(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+        if centred is not None:
+            starts["centred"] = centred
     return starts

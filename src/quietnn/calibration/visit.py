@@ -96,7 +96,7 @@ def visit_batch_norms(
         QuietnnError: if an input is not finite.
     """
     shared = survey(model, inputs).shared
-    with undisturbed(model), eagerly():
+    with undisturbed(model), eagerly(model):
         _Tour(rule, {model.get_submodule(name) for name in shared}).through(model, inputs, finish)
     return shared
 
@@ -146,7 +146,7 @@ def survey(model: nn.Module, inputs: Inputs) -> Survey:
         *(layer.register_forward_hook(partial(at_layer, name)) for name, layer in layers.items()),
     ]
     try:
-        with undisturbed(model), eagerly(), torch.no_grad():
+        with undisturbed(model), eagerly(model), torch.no_grad():
             call(model, take(inputs, slice(2)))
     finally:
         for handle in handles:

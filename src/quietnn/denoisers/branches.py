@@ -68,7 +68,7 @@ def behind_last_normalisation(
     handles = [layer.register_forward_pre_hook(before) for layer in model.modules()]
     handles += [layer.register_forward_hook(after) for layer in model.modules()]
     try:
-        with torch.no_grad(), eagerly():
+        with torch.no_grad(), eagerly(model):
             run()
     finally:
         for handle in handles:

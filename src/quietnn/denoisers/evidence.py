@@ -195,7 +195,7 @@ class Scratch:
         if self._blending:
             copied = copy.deepcopy(start).eval()
             everything = torch.arange(self._num_examples)
-            with eagerly():
+            with eagerly(copied):
                 self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
             self.num_passes += 1
 
@@ -215,11 +215,11 @@ class Scratch:
 
     @contextmanager
     def _following(self) -> Iterator[None]:
-        with eagerly(), self._blending or nullcontext():
+        with eagerly(self._network), self._blending or nullcontext():
             yield
 
     def _on_two(self) -> object:
-        with eagerly():
+        with eagerly(self._network):
             return self._loss(self._network, torch.arange(min(2, self._num_examples)), None)
 
     @torch.no_grad()

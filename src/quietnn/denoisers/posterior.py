@@ -38,7 +38,8 @@ class Posterior:
             starts given, or one of its own: `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`,
             `"branches"`, `"centre"`.
         held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
-            that did not see it.
+            that did not see it. So it is for `"blended"` beside starts that were given, where it counts only if it is
+            better than the best of them by more than a standard error.
         fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
         move: root mean square of `u`, how far the weights moved in posterior standard deviations.
         num_passes: cost in forward passes over all examples, a backward pass counting two.
@@ -87,7 +88,8 @@ def posterior(
         starts: networks that were repaired without labels, by name (`quietnn.calibrated_starts` makes them). The
             Gaussian is centred on the one that is best on the examples. With BatchNorm its statistics were fitted to
             its weights and are carried along as these move: better than what the examples alone can tell. A blend of
-            the stored statistics and the examples' is taken instead where it is clearly better.
+            the stored statistics and the examples' is taken instead where it is clearly better. Without BatchNorm they
+            stand beside those above.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
         normalisation: module types whose parameters carry no noise.
@@ -97,10 +99,11 @@ def posterior(
     splits = folds(num_examples, settings.num_folds, seed=seed)
     if reception.noise_variance == 0:
         return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
-    if starts and (centre is not None or not settings.blended):
+    follows = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
+    if starts and follows and (centre is not None or not settings.blended):
         raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
-    places = given_starts(starts or {}, received, anchors=scratch.follows)
+    places = given_starts(starts or {}, model, received, anchors=scratch.follows)
     if not (places and scratch.follows):
         places |= own_starts(model, reception, centre, scratch, normalisation=normalisation)
     guard = Guard(scratch, splits)

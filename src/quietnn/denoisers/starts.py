@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from quietnn.denoisers.affine import MMSE, Temperatures
@@ -16,7 +17,9 @@ from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
 
-_NAMES_TAKEN = ("received", "posterior", "blended", "mmse", "branches")
+_NAMES_TAKEN = ("received", "posterior", "blended")
+_TAKEN_WITHOUT_STATISTICS = ("mmse", "branches")
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,42 @@ class Start:
     is_anchor: bool = False
 
 
-def given_starts(networks: Mapping[str, nn.Module], received: Weights, *, anchors: bool = True) -> dict[str, Start]:
-    """Networks of the caller's; those with BatchNorm (`anchors`) have statistics that were fitted to their weights."""
-    for name in _NAMES_TAKEN:
+def given_starts(
+    networks: Mapping[str, nn.Module], model: nn.Module, received: Weights, *, anchors: bool = True
+) -> dict[str, Start]:
+    """Networks of the caller's; those with BatchNorm (`anchors`) have statistics that were fitted to their weights.
+
+    Nothing else may differ from the network as it came: steps are taken on that one.
+    """
+    for name in _NAMES_TAKEN if anchors else (*_NAMES_TAKEN, *_TAKEN_WITHOUT_STATISTICS):
         if name in networks:
             raise InvalidConfig(f"a start is called {name!r}, which stands for something else here; call it otherwise")
-    return {
+    starts = {
         name: Start(network, noisy_weights(network, noisy=tuple(received)), is_scale_free=anchors, is_anchor=anchors)
         for name, network in networks.items()
     }
+    for name, network in networks.items():
+        if (other := _differs(network, model, received, statistics=anchors)) is not None:
+            raise InvalidConfig(
+                f"the start {name!r} differs from the network as it came in {other!r}, which carries no noise; "
+                "starts may differ in noisy weights" + (" and BatchNorm statistics" if anchors else "")
+            )
+    return starts
+
+
+def _differs(start: nn.Module, model: nn.Module, received: Weights, *, statistics: bool) -> str | None:
+    """The name of something without noise, BatchNorm statistics aside, in which a start is not the model."""
+    own, other = (
+        {**dict(one.named_parameters(remove_duplicate=False)), **dict(one.named_buffers(remove_duplicate=False))}
+        for one in (model, start)
+    )
+    noisy = {id(own.get(name)) for name in received}  # a tied tensor has several names
+    for name, tensor in own.items():
+        if id(tensor) in noisy or (statistics and name.rpartition(".")[2] in _STATISTICS):
+            continue
+        if name in other and not torch.equal(tensor, other[name]):
+            return name
+    return None
 
 
 def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict[str, Start]:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.denoisers.affine import AffineDenoiser, TensorMap
+from quietnn.denoisers.grid import is_on_a_grid
 from quietnn.denoisers.heteroscedastic import WeightwiseMap
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
@@ -49,12 +50,14 @@ class KernelMap:
         power: (input channels, positions), `v_i e_l`: the variance of the clean weights in that basis.
         theta: of the same shape, the multipliers.
         noise_variance: `sigma_z^2`.
+        was_on_a_grid: whether the weights as they came were rounded; what the map makes of them does not show it.
     """
 
     basis: Tensor
     power: Tensor
     theta: Tensor
     noise_variance: float
+    was_on_a_grid: bool = False
 
     @property
     def gain(self) -> float:
@@ -112,7 +115,7 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
         power = torch.full_like(power, signal)
     kept = (1.0 - lambda_prime) * noise_variance
     theta = torch.where(power > 0, power / (power + kept), float(kept == 0))
-    return KernelMap(basis, power, theta, noise_variance)
+    return KernelMap(basis, power, theta, noise_variance, is_on_a_grid(weight, math.sqrt(noise_variance)))
 
 
 def believable_noise(weights: Weights, noise_variance: NoiseVariance) -> NoiseVariance:

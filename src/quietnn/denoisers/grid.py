@@ -1,0 +1,36 @@
+"""Weights that were rounded, told from weights with noise on them."""
+
+import torch
+from torch import Tensor
+
+_NEAR = 0.5
+"""Rounding leaves errors of a standard deviation of 0.29 of a step; noise is finer than half of its own."""
+
+_CHANNELS = 32
+"""Output channels that are looked at, evenly spaced."""
+
+
+@torch.no_grad()
+def is_on_a_grid(weight: Tensor, error_std: float) -> bool:
+    """Whether the weights of most output channels share few values that lie further apart than their error is long.
+
+    Noise leaves no two weights alike, up to the digits of a short number format, whose steps are finer than noise is.
+
+    Args:
+        weight: (outputs, ...).
+        error_std: the standard deviation of the error on each weight.
+
+    >>> weight = torch.randn(8, 50, generator=torch.Generator().manual_seed(0))
+    >>> is_on_a_grid(weight, 0.3), is_on_a_grid(weight.bfloat16(), 0.3), is_on_a_grid(weight.round(), 0.3)
+    (False, False, True)
+    """
+    rows = weight.flatten(1)[:: max(len(weight) // _CHANNELS, 1)]
+    return sum(_shares_values(row, error_std) for row in rows) > len(rows) / 2
+
+
+def _shares_values(weights: Tensor, error_std: float) -> bool:
+    steps = weights.double().sort().values.diff()
+    steps = steps[steps > 0]
+    if len(steps) + 1 > len(weights) / 2:
+        return False
+    return len(steps) == 0 or float(steps.median()) > _NEAR * error_std
