@@ -185,7 +185,8 @@ class _NoiseAware:
         Noise leaves no two weights alike; and an error that follows the `n` weights of a channel adds
         `n sigma^2 tr(C)` to its variance at most, or takes all of it away.
         """
-        weight, noise = feeder.layer.get_parameter("weight"), self._of(feeder.layer, "weight")
+        weight, noise = feeder.layer.weight, self._of(feeder.layer, "weight")
+        assert isinstance(weight, Tensor)
         growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
         return (
             len(visit.activations) >= _FEWEST_INPUTS
