@@ -1,13 +1,34 @@
 """Weights that were rounded, told from weights with noise on them."""
 
+import math
+
 import torch
 from torch import Tensor
+
+from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
+from quietnn.weights import Weights
 
 _NEAR = 0.5
 """Rounding leaves errors of a standard deviation of 0.29 of a step; noise is finer than half of its own."""
 
 _CHANNELS = 32
 """Output channels that are looked at, evenly spaced."""
+
+
+def are_rounded(weights: Weights, noise: NoiseVariance) -> bool:
+    """Whether most of the weights of a model are in tensors that were rounded, see `is_on_a_grid`.
+
+    >>> weights = {"a.weight": torch.randn(8, 50).round(), "a.bias": torch.randn(8)}
+    >>> are_rounded(weights, 0.09)
+    True
+    """
+    by_tensor = noise_by_tensor(noise, weights) or dict.fromkeys(weights, one_variance(noise))
+    rounded = [
+        name
+        for name, tensor in weights.items()
+        if tensor.ndim > 1 and is_on_a_grid(tensor, math.sqrt(mean_of(by_tensor[name])))
+    ]
+    return 2 * sum(weights[name].numel() for name in rounded) > sum(tensor.numel() for tensor in weights.values())
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from quietnn.denoisers.affine import Temperatures
 from quietnn.denoisers.evidence import Loss, Scratch, folds
+from quietnn.denoisers.grid import are_rounded
 from quietnn.denoisers.guard import Guard
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.denoisers.starts import blended_start, given_starts, own_starts, prepare
@@ -38,8 +39,8 @@ class Posterior:
             starts given, or one of its own: `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`,
             `"branches"`, `"centre"`.
         held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
-            that did not see it. So it is for `"blended"` beside starts that were given, where it counts only if it is
-            better than the best of them by more than a standard error.
+            that did not see it. So it is for `"blended"` beside starts that were given, where weights were rounded; it
+            counts there only if it is better than the best of them by more than a standard error.
         fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
         move: root mean square of `u`, how far the weights moved in posterior standard deviations.
         num_passes: cost in forward passes over all examples, a backward pass counting two.
@@ -87,9 +88,9 @@ def posterior(
             normalised) of its branches. MMSE of *every* layer silences the head of a transformer.
         starts: networks that were repaired without labels, by name (`quietnn.calibrated_starts` makes them). The
             Gaussian is centred on the one that is best on the examples. With BatchNorm its statistics were fitted to
-            its weights and are carried along as these move: better than what the examples alone can tell. A blend of
-            the stored statistics and the examples' is taken instead where it is clearly better. Without BatchNorm they
-            stand beside those above.
+            its weights and are carried along as these move: better than what the examples alone can tell. Where weights
+            were rounded, which is not noise, a blend of the stored statistics and the examples' is taken instead if it
+            is clearly better. Without BatchNorm they stand beside those above.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
         normalisation: module types whose parameters carry no noise.
@@ -110,8 +111,8 @@ def posterior(
     guard.judge("received", model)
     for name, place in places.items():
         guard.judge(name, place.network)
-    if places and "blended" not in places:
-        # Where calibration has gone wrong, as it may where the error is no noise, the examples' own statistics show it.
+    if "blended" not in places and are_rounded(received, noise_variance):
+        # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
         guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
         if guard.is_clearly_better("blended", guard.best(places)):
             places |= blended_start(model, received, scratch)
