@@ -1,6 +1,6 @@
 """Inputs, labels and outputs: checked where they come in, so that no error comes from deep inside."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,80 @@ Inputs = Tensor | Mapping[str, Tensor]
 def call(model: nn.Module, inputs: Inputs) -> Any:
     """The output of a model for its inputs, whatever kind of thing that is."""
     return model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+
+
+def as_inputs(given: object) -> Inputs:
+    """Inputs in any form as tensors: arrays become tensors, floats of 64 bits those of torch's default.
+
+    >>> import numpy
+    >>> as_inputs({"x": numpy.zeros((2, 3))})["x"].dtype
+    torch.float32
+    """
+    if isinstance(given, Mapping):
+        return {name: _as_tensor(value, f"inputs[{name!r}]") for name, value in given.items()}
+    return _as_tensor(given, "inputs")
+
+
+def as_labels(given: object) -> Tensor:
+    """Labels in any form as a tensor.
+
+    >>> as_labels([0, 2])
+    tensor([0, 2])
+    """
+    if isinstance(given, list | tuple) and all(isinstance(label, int) for label in given):
+        return torch.tensor(given)
+    return _as_tensor(given, "labels")
+
+
+def _as_tensor(given: object, what: str) -> Tensor:
+    if isinstance(given, Tensor):
+        return given
+    if isinstance(given, nn.Module):
+        raise InvalidConfig(f"{what} is a network; what arrived comes first: repair(model, inputs, labels)")
+    if not hasattr(given, "__array__"):
+        why = "leave it out" if given is None else "torch.as_tensor(...) makes one"
+        raise InvalidConfig(
+            f"{what} is a {type(given).__name__}, and a network is called with one tensor, or with a dict of "
+            f"tensors by keyword; {why}"
+        )
+    tensor = torch.as_tensor(given)
+    return tensor.to(torch.get_default_dtype()) if tensor.dtype == torch.float64 else tensor
+
+
+def parts_of_batch(batch: object) -> tuple[Inputs, object | None]:
+    """Inputs and labels of what a loader yields: inputs, `(inputs, labels)`, or a dict with `labels` in it.
+
+    >>> parts_of_batch({"x": torch.zeros(1, 2), "labels": torch.zeros(1)})[1]
+    tensor([0.])
+    """
+    if isinstance(batch, Mapping):
+        named = dict(batch)
+        labels = named.pop("labels", None)
+        return as_inputs(named), labels
+    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
+        if len(batch) not in (1, 2):
+            raise InvalidConfig(
+                f"a batch has {len(batch)} parts; give inputs, (inputs, labels), or a dict of tensors by keyword"
+            )
+        return as_inputs(batch[0]), batch[1] if len(batch) == 2 else None
+    return as_inputs(batch), None
+
+
+def joined(parts: Sequence[Inputs]) -> Inputs:
+    """Batches of inputs as one.
+
+    >>> joined([torch.zeros(2, 3), torch.zeros(1, 3)]).shape
+    torch.Size([3, 3])
+    """
+    first = parts[0]
+    try:
+        if isinstance(first, Tensor):
+            return torch.cat([part for part in parts if isinstance(part, Tensor)])
+        return {name: torch.cat([part[name] for part in parts]) for name in first}  # type: ignore[index]
+    except (RuntimeError, KeyError) as error:
+        raise InvalidConfig(
+            f"batches of inputs do not go together ({error}); pad them to one length, or give one batch"
+        ) from error
 
 
 def check_inputs(inputs: object) -> int:

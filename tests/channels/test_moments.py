@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from quietnn.channels.base import Observation
+from quietnn.observation import Observation
 from quietnn.channels.moments import ErrorMoments, gaussian_points, pooled, weight_points
-from quietnn.channels.transmit import at_unit_gain
 from quietnn.errors import QuietnnError
 from quietnn.repairs.affine import mmse
 from quietnn.weights import WeightStatistics
@@ -84,7 +83,7 @@ def test_unit_gain_by_tensor() -> None:
     observation = Observation(
         {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2)}, 0.1, {"a.weight": 0.5, "b.weight": 2.0}
     )
-    undone = at_unit_gain(observation)
+    undone = observation.at_unit_gain()
     assert (undone.received["a.weight"][0, 0].item(), undone.received["b.weight"][0, 0].item()) == (2.0, 0.5)
     assert (undone.gain, undone.noise_variance) == (1.0, 0.1)
     assert observation.received["a.weight"][0, 0].item() == 1.0

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Medium, Observation
+from quietnn.channels.base import Medium
+from quietnn.observation import Observation
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.moments import ErrorMoments

@@ -12,7 +12,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import quietnn
-from quietnn.channels.base import Observation
+from quietnn.observation import Observation
 from quietnn.channels.named import effective_wnr_db, medium_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.checkpoints.denoise import denoise_checkpoint
@@ -83,7 +83,7 @@ def test_a_receiver_may_use_the_noise_that_was_recorded(
     run = CliRunner().invoke(app, ["denoise", str(noisy), str(out), "--recorded", "--groups", groups, "--threads", "3"])
     assert run.exit_code == 0, run.output
     clean = load_file(checkpoint)
-    at_one = quietnn.at_unit_gain(quietnn.transmit(clean, channel=medium_named(channel), seed=3))
+    at_one = quietnn.transmit(clean, channel=medium_named(channel), seed=3).at_unit_gain()
     assert isinstance(at_one.noise_variance, dict)
     expected = quietnn.denoise(at_one.received, noise_variance=at_one.noise_variance, groups=groups)
     written = load_file(out)

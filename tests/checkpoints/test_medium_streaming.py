@@ -15,7 +15,8 @@ from torch import Tensor
 
 import quietnn
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Medium, Observation
+from quietnn.channels.base import Medium
+from quietnn.observation import Observation
 from quietnn.channels.named import medium_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition

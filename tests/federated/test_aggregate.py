@@ -14,7 +14,7 @@ from quietnn.federated.carried import Carried
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY, Affine, Estimator, ReceivedSum, Tuned
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 
 NOISY = ("a.weight", "a.bias", "b.weight")
 

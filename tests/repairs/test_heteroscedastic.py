@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from quietnn.channels.named import medium_named
-from quietnn.channels.transmit import at_unit_gain, transmit
+from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.noise import mean_noise
 from quietnn.repairs.affine import MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.heteroscedastic import told, weightwise_map
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.repairs.temperatures.tune import tune
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
@@ -139,7 +139,7 @@ def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean
     channel: str, task: str, groups: str
 ) -> None:
     clean = noisy_weights(load_task(task).load_model())
-    arrived = at_unit_gain(transmit(clean, channel=medium_named(channel), seed=1))
+    arrived = transmit(clean, channel=medium_named(channel), seed=1).at_unit_gain()
     means = arrived.noise_variance
     assert isinstance(means, dict)
     mean = mean_noise(means, clean)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from quietnn.channels import pcm, reram
-from quietnn.channels.base import Observation
 from quietnn.channels.conductance import Device, Draws, shared_noise, transmit_through
 from quietnn.channels.randomness import global_randomness, key_of
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation
 from quietnn.weights import Weights
 
 KINDS = ("pcm", "reram")

@@ -6,9 +6,9 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.randomness import BLOCK, check_seed, standard_normal
 from quietnn.errors import QuietnnError, unknown_choice
+from quietnn.observation import Observation
 from quietnn.theory.family import check_variance, noise_variance_of
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, WeightStatistics, check_weights, checked
@@ -74,7 +74,7 @@ class AWGN:
         variance = self.variance_for(weights)
         std = variance**0.5
         received = {name: add_noise(tensor, std, seed=seed, name=name) for name, tensor in weights.items()}
-        return Observation(received, variance)
+        return Observation(received, variance, rounded=False)
 
     def variance_for(self, weights: Weights) -> float:
         """The `sigma_z^2` these weights will meet."""

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.moments import Conditional, ErrorMoments
 from quietnn.channels.randomness import check_seed, standard_normal
 from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
 LARGEST_FACTOR = 1e3
@@ -85,7 +85,7 @@ def transmit_through(
         received[name] = (cells.read * factor).to(tensor.dtype)
         noise[name], gain[name] = moments.noise_variance, moments.gain * factor
         offset[name] = moments.offset * factor
-    return Observation(received, noise, gain, offset)
+    return Observation(received, noise, gain, offset, rounded=False)
 
 
 def store(device: Device, tensor: Tensor, *, seed: int, name: str) -> Cells:

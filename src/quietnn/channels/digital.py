@@ -21,12 +21,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.bisection import smallest_within
 from quietnn.channels.moments import ErrorMoments, weight_points
 from quietnn.channels.randomness import check_seed
 from quietnn.channels.settings import check_link_db
 from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights, checked
 
@@ -114,7 +114,8 @@ class SettledCode:
         moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
         noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
         gain = {name: own.gain for name, own in moments.items()}
-        return Observation(received, noise, gain, {name: own.offset for name, own in moments.items()})
+        offset = {name: own.offset for name, own in moments.items()}
+        return Observation(received, noise, gain, offset, rounded=True)
 
 
 def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, float]) -> float:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation, of_tensor, undone
 from quietnn.errors import QuietnnError
 from quietnn.noise import NoiseVariance, noise_by_tensor, one_variance
+from quietnn.observation import Observation, of_tensor, undone
 from quietnn.weights import Weights
 
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.radio import Normaliser, SettledLink, num_symbols, real_uses_a_weight
 from quietnn.channels.randomness import standard_normal
 from quietnn.channels.settings import check_link_db, check_whole
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quietnn.channels.aihwkit_memory import AihwkitMemory
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Medium, Observation
+from quietnn.channels.base import Medium
 from quietnn.channels.digital import CodedDigital
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.pcm import PCM
@@ -22,6 +22,7 @@ from quietnn.channels.sionna_radio import SionnaRadio
 from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig, suggest, unknown_choice
 from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance
+from quietnn.observation import Observation
 from quietnn.units import ratio_to_db
 from quietnn.weights import Weights, WeightStatistics
 

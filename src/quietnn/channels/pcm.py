@@ -22,11 +22,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.conductance import LARGEST_FACTOR, Draws, shared_noise, transmit_through
 from quietnn.channels.moments import gaussian_points
 from quietnn.channels.settings import check_number
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation
 from quietnn.weights import Weights
 
 G_MAX = 25.0

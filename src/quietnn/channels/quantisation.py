@@ -16,11 +16,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.moments import Conditional, ErrorMoments, pooled, weight_points
 from quietnn.channels.randomness import check_seed, uniform
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
 CLIPS = ("max", "mse")
@@ -79,7 +79,7 @@ class Quantisation:
             gain[name], noise[name] = moments.gain, self._noise(moments, tensor, received[name], step)
             # Dither has none within the range, which is exact where nothing is clipped.
             offset[name] = 0.0 if self.dither and self.clip == "max" else moments.offset
-        return Observation(received, noise, gain, offset)
+        return Observation(received, noise, gain, offset, rounded=not self.dither)
 
     def steps(self, tensor: Tensor) -> Tensor:
         """The step of a tensor, or of each of its channels, in a shape that broadcasts to it."""

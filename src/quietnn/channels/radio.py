@@ -13,10 +13,10 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidWeights
 from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.observation import Observation
 from quietnn.weights import Weights, WeightStatistics, check_weights, checked
 
 
@@ -89,7 +89,7 @@ class SettledLink:
             arrived, variance = self.link.carry(symbols, power, seed=seed, name=name)
             received[name] = self.normaliser.weights(arrived, tensor)
             noise[name] = self.normaliser.noise(variance, tensor)
-        return Observation(received, noise)
+        return Observation(received, noise, rounded=False)
 
 
 def num_symbols(tensors: Iterable[Tensor]) -> int:

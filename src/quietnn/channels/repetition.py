@@ -12,18 +12,18 @@ follows from the weights (a quantiser without dither, a shorter mantissa, a digi
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Medium, Observation, Rated, is_by_tensor, settle
+from quietnn.channels.base import Medium, Rated, is_by_tensor, settle
 from quietnn.channels.settings import check_whole
-from quietnn.channels.transmit import at_unit_gain
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
 MOST_COPIES = 1000
@@ -161,7 +161,7 @@ class SettledRepetition:
 
     def _copy(self, weights: Weights, *, seed: int) -> tuple[dict[str, Tensor], Mapping[str, TensorNoise]]:
         """One copy of everything at unit gain, and its noise by tensor."""
-        observation = at_unit_gain(self.medium.transmit(weights, seed=seed), noisy=list(weights))
+        observation = replace(self.medium.transmit(weights, seed=seed), noisy=tuple(weights)).at_unit_gain()
         told = noise_by_tensor(observation.noise_variance, weights)
         return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
 

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.radio import Normaliser, SettledLink, real_uses_a_weight
 from quietnn.channels.randomness import global_randomness, key_of
 from quietnn.channels.settings import check_link_db, check_number
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights
 

@@ -11,11 +11,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Observation
 from quietnn.channels.moments import ErrorMoments, weight_points
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
 ROUNDINGS = ("truncate", "nearest")
@@ -55,7 +55,8 @@ class MantissaTruncation:
         moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
         noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
         gain = {name: own.gain for name, own in moments.items()}
-        return Observation(received, noise, gain, {name: own.offset for name, own in moments.items()})
+        offset = {name: own.offset for name, own in moments.items()}
+        return Observation(received, noise, gain, offset, rounded=True)
 
     def predict(self, tensor: Tensor) -> ErrorMoments:
         """Gain and noise to be expected of a tensor, integrated over quantiles of its weights."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from quietnn.channels.base import Medium, Observation, is_by_tensor, of_tensor, settle
+from quietnn.channels.base import Medium, is_by_tensor, settle
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, Checkpoint
 from quietnn.checkpoints.on_disk import OnDisk
@@ -21,6 +21,7 @@ from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.moments import Moments, block_moments
 from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.observation import Observation, of_tensor
 from quietnn.threads import one_torch_thread
 from quietnn.units import ratio_to_db
 from quietnn.weights import Weights, WeightStatistics, check_weights
@@ -161,7 +162,7 @@ class _Arrived:
         """What arrived of these weights; the seed was given before."""
         sent = self.observation
         noise = sent.noise_variance if self.noise is None else {name: self.noise[name] for name in weights}
-        return Observation({name: sent.received[name] for name in weights}, noise, sent.gain, sent.offset)
+        return replace(sent, received={name: sent.received[name] for name in weights}, noise_variance=noise)
 
 
 def _arriving(receive: Callable[[], Tensor]) -> Change:

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from quietnn.channels.base import undone
 from quietnn.checkpoints.numbers import finite_number
 from quietnn.errors import InvalidConfig
+from quietnn.observation import undone
 from quietnn.theory.family import check_variance
 
 _REMEDY = "give --noise-variance or --wnr-db instead"

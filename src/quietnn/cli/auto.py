@@ -30,7 +30,8 @@ def auto(
 
     from quietnn.checkpoints.temperatures import check_writable
     from quietnn.errors import InvalidConfig
-    from quietnn.repairs.auto import auto as repair
+    from quietnn.evidence import NOTHING
+    from quietnn.repairs.front import repair
     from quietnn.tasks.registry import load_task, split_name
     from quietnn.tasks.weights_file import write_weights
 
@@ -43,16 +44,15 @@ def auto(
     model = loaded.load_model()
     examples = loaded.tuning_examples(num_examples, seed) if num_examples else None
     with Console(stderr=True).status("trying what there is"):
+        evidence = loaded.evidence(examples) if examples else NOTHING
         result = repair(
             model,
+            evidence if labels else evidence.without_labels(),
             noise_variance=noise_variance,
-            inputs=examples.inputs if examples else None,
-            labels=examples.labels if examples and labels else None,
-            augment=loaded.augment,
             balanced_classes=balanced_classes,
             max_passes=max_passes,
             seed=seed,
         )
-    write_weights(out, result.model.state_dict(), metadata={"method": result.chosen})
+    write_weights(out, result.model.state_dict(), metadata={"method": result.name})
     typer.echo(str(result))
-    typer.echo(f"wrote {out}: {result.chosen}")
+    typer.echo(f"wrote {out}: {result.name}")

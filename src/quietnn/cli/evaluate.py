@@ -25,13 +25,13 @@ def evaluate(
         fields = {
             "task": loaded.name,
             "accuracy": score.accuracy,
-            "standard_error": score.standard_error,
+            "standard_error": None if score.accuracy is None else score.standard_error,
             "loss": score.loss,
             "num_examples": score.num_examples,
         }
         typer.echo(json.dumps(fields))
     else:
-        typer.echo(
-            f"{loaded.name}: accuracy {100 * score.accuracy:.2f} % +- {100 * score.standard_error:.2f} "
-            f"(standard error, {score.num_examples} examples), loss {score.loss:.4f}"
-        )
+        reached = f"score {score}"
+        if score.accuracy is not None:
+            reached = f"accuracy {100 * score.accuracy:.2f} % +- {100 * score.standard_error:.2f} (standard error)"
+        typer.echo(f"{loaded.name}: {reached} on {score.num_examples} examples, loss {score.loss:.4f}")

@@ -1,14 +1,9 @@
 """`quietnn tune`: find temperatures for a noisy checkpoint with a task."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from quietnn.repairs.temperatures.score import Score
 
 
 def tune(
@@ -32,6 +27,7 @@ def tune(
     from quietnn.checkpoints.temperatures import TunedTemperatures, check_writable, write_temperatures
     from quietnn.errors import unknown_choice
     from quietnn.repairs.affine import Temperatures
+    from quietnn.repairs.temperatures.tune import Search
     from quietnn.repairs.temperatures.tune import tune as search
     from quietnn.tasks.registry import load_task
     from quietnn.weights import GROUPINGS
@@ -43,12 +39,16 @@ def tune(
     loaded = load_task(task, data_dir=data_dir, weights=weights)
     model, examples = loaded.load_model(), loaded.tuning_examples(num_examples, seed)
 
-    def score(network: "nn.Module") -> "Score":
-        return loaded.evaluate(network, examples)
-
     with Console(stderr=True).status("searching"):
-        result = search(model, score, noise_variance=noise_variance, groups=groups, with_beta=with_beta)
-    best = result.temperatures
+        made = search(
+            model,
+            loaded.evidence(examples),
+            noise_variance=noise_variance,
+            groups=groups,
+            with_beta=with_beta,
+            search=Search("coarse-to-fine"),
+        )
+    result, best = made.details["search"], made.details["temperatures"]
     pairs = {"whole": best} if isinstance(best, Temperatures) else best
     reached = result.best.score
     assert reached is not None

@@ -23,7 +23,7 @@ from quietnn.federated.seeds import derive_seed
 from quietnn.federated.tasks import FederatedTask, load_federated_task
 from quietnn.records import Record
 from quietnn.repairs.denoise import denoise
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.tasks.base import Examples, evaluate_classifier
 
 CHECKPOINTS = "checkpoints"
@@ -202,7 +202,7 @@ class _Run:
         received, denoised = [], []
         for place, wnr_db in enumerate(self._config.deploy_wnr_db):
             observation = transmit(model, wnr_db=wnr_db, seed=derive_seed(self._seed, "deployment", place))
-            estimate = denoise(observation.received, noise_variance=observation.noise_variance, groups="layerwise")
+            estimate = denoise(observation, groups="layerwise").model
             received.append(evaluate_classifier(observation.received, self._test).accuracy)
             denoised.append(evaluate_classifier(estimate, self._test).accuracy)
         if not received:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,18 @@ from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.base import Medium, Rated
 from quietnn.channels.named import effective_wnr_db, level_of, medium_named
-from quietnn.channels.transmit import at_unit_gain, transmit
+from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import to_mapping
-from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
-from quietnn.noise import scaled
+from quietnn.experiments.methods import Draw, check_method, run_method
+from quietnn.observation import misjudged
 from quietnn.records import Record
 from quietnn.repairs.affine import Temperatures
-from quietnn.repairs.temperatures.result import Criterion
-from quietnn.repairs.temperatures.score import Score
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.grouped import grouped
+from quietnn.repairs.temperatures.result import Criterion, TuningResult
+from quietnn.repairs.temperatures.tune import SEARCHES, Search
+from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
@@ -55,7 +58,7 @@ class NoisyInference:
         name: what the run is called.
         task: a name of `quietnn.tasks.registry`.
         wnr_db: the WNRs, in decibels.
-        methods: names from `METHODS`.
+        methods: names from `REPAIRS`, or of the few that only an experiment has.
         num_draws: noise draws at every WNR.
         seed: of the first draw.
         num_tuning_examples: `kappa`.
@@ -98,8 +101,7 @@ class NoisyInference:
     def __post_init__(self) -> None:
         """Refuse a configuration that could not run to its end."""
         for method in self.methods:
-            if method not in METHODS:
-                raise unknown_choice("method", method, METHODS)
+            check_method(method)
         if self.search not in SEARCHES:
             raise unknown_choice("search", self.search, SEARCHES)
         if self.statistics not in ("received", "clean"):
@@ -188,19 +190,20 @@ class Worker:
         self._task = load_task(config.task, data_dir=data_dir, weights=weights)
         self._model = self._task.load_model()
         self._test = self._task.test_examples(config.num_test_examples)
-        self._references: dict[tuple[float, int], Receiver] = {}
+        self._oracle = self._task.evidence(self._test)
+        self._references: dict[tuple[float, int], Draw] = {}
         self._scored: tuple[dict[str, Tensor], Score] | None = None
 
     def run(self, unit: Unit) -> Iterator[Record]:
         """The records of a unit, each as soon as it is there."""
         if unit.methods == (CLEAN,):
             started = time.perf_counter()
-            yield self._record(unit, CLEAN, Outcome(self._model), None, started)
+            yield self._record(unit, CLEAN, Repaired(self._model, CLEAN), None, started)
             return
-        receiver = self._receiver(unit.level, unit.draw)
+        draw = self._draw(unit.level, unit.draw)
         for method in unit.methods:
             started = time.perf_counter()
-            yield self._record(unit, method, _attempt(method, receiver), receiver, started)
+            yield self._record(unit, method, _attempt(method, draw), draw, started)
 
     def _medium(self, level: float) -> Medium:
         config = self._config
@@ -208,45 +211,43 @@ class Worker:
             return AWGN(wnr_db=level, power=config.power)
         return medium_named(config.channel, level)
 
-    def _receiver(self, level: float, draw: int) -> Receiver:
+    def _draw(self, level: float, draw: int) -> Draw:
         config = self._config
         observation = transmit(self._model, channel=self._medium(level), seed=config.seed + draw)
-        unit_gain = at_unit_gain(observation)
-        clean = WeightStatistics.from_clean(noisy_weights(self._model).values())
+        if config.noise_misjudged_db:
+            observation = misjudged(observation, db_to_ratio(config.noise_misjudged_db))
+        if config.statistics == "clean":
+            clean = WeightStatistics.from_clean(noisy_weights(self._model).values())
+            observation = replace(observation, statistics={"whole": clean})
         reuse_wnr_db = config.reuse_wnr_db
-        return Receiver(
-            unit_gain.received,
-            scaled(unit_gain.noise_variance, db_to_ratio(config.noise_misjudged_db)),
-            self._task.tuning_examples(config.num_tuning_examples, config.seed + draw),
-            self._task.evaluate,
+        return Draw(
+            observation,
+            self._task.evidence(self._task.tuning_examples(config.num_tuning_examples, config.seed + draw)),
+            oracle=self._oracle,
+            reference=None if reuse_wnr_db is None else lambda: self._reference(reuse_wnr_db, draw),
             search=Search(
                 config.search, config.criterion, config.layerwise_criterion, config.layerwise_sweeps, config.form
             ),
-            statistics=clean if config.statistics == "clean" else None,
-            oracle=self._test,
-            reference=None if reuse_wnr_db is None else lambda: self._reference(reuse_wnr_db, draw),
-            augment=self._task.augment,
             seed=config.seed + draw,
-            as_received=observation.received,
         )
 
-    def _reference(self, level: float, draw: int) -> Receiver:
-        """The receiver at another level whose search is reused; one for each draw, so that it searches once."""
+    def _reference(self, level: float, draw: int) -> Draw:
+        """The draw at another level whose search is reused, so that it searches once."""
         if (level, draw) not in self._references:
-            self._references[level, draw] = self._receiver(level, draw)
+            self._references[level, draw] = self._draw(level, draw)
         return self._references[level, draw]
 
-    def _where(self, level: float, receiver: Receiver | None) -> Record:
+    def _where(self, level: float, draw: Draw | None) -> Record:
         """The WNR; for another medium its setting too, the WNR that its noise amounts to, and its channel uses."""
         config = self._config
         if config.channel == WHITE:
             return {"wnr_db": level}
         where: Record = {"wnr_db": level, "channel": config.channel, "level": level}
-        if receiver is None:
+        if draw is None:
             return where
         weights, medium = noisy_weights(self._model), self._medium(level)
         if level_of(config.channel) != "wnr_db":
-            noise = receiver.noise_variance / db_to_ratio(config.noise_misjudged_db)
+            noise = draw.observation.mean_noise_variance / db_to_ratio(config.noise_misjudged_db)
             where["wnr_db"] = effective_wnr_db(weights, noise)
         if isinstance(medium, Rated):
             where["rate"] = medium.rate(weights)
@@ -259,16 +260,16 @@ class Worker:
             self._scored = deepcopy(state), self._task.evaluate(model, self._test)
         return self._scored[1]
 
-    def _record(self, unit: Unit, method: str, outcome: Outcome, receiver: Receiver | None, started: float) -> Record:
+    def _record(self, unit: Unit, method: str, made: Repaired, draw: Draw | None, started: float) -> Record:
         config = self._config
-        score = self._score(outcome.model)
-        assumed = 0.0 if receiver is None else receiver.noise_variance
+        score = self._score(made.model)
+        assumed = 0.0 if draw is None else draw.observation.mean_noise_variance
         return {
             "experiment": "noisy_inference",
             "run": config.name,
             "task": config.task,
             "method": method,
-            **self._where(unit.level, receiver),
+            **self._where(unit.level, draw),
             "draw": unit.draw,
             "seed": config.seed + unit.draw,
             "accuracy": score.accuracy,
@@ -277,9 +278,9 @@ class Worker:
             "noise_variance": assumed / db_to_ratio(config.noise_misjudged_db),
             "assumed_noise_variance": assumed,
             "num_tuning_examples": config.num_tuning_examples,
-            "num_passes": outcome.num_passes,
-            **_describe(outcome, receiver),
-            **{key: getattr(outcome, key) for key in TOLD if getattr(outcome, key) is not None},
+            "num_passes": math.ceil(made.passes),
+            **_describe(made, draw),
+            **_told(made),
             "seconds": round(time.perf_counter() - started, 3),
             "config": config.digest,
             "version": quietnn.__version__,
@@ -290,33 +291,40 @@ def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
     return all(torch.equal(tensor, second[name]) for name, tensor in first.items())
 
 
-def _attempt(method: str, receiver: Receiver) -> Outcome:
-    """What a method makes of the network; where it gives up, the weights as they came, and why."""
+def _attempt(method: str, draw: Draw) -> Repaired:
+    """What a method makes of the network; where it gives up, the received weights, and why."""
     try:
-        return METHODS[method](receiver)
+        return run_method(method, draw)
     except QuietnnError as error:
-        return Outcome(receiver.model, failed=str(error))
+        return Repaired(draw.observation.at_unit_gain().received, method, details={"failed": str(error)})
 
 
-def _describe(outcome: Outcome, receiver: Receiver | None) -> Record:
+def _told(made: Repaired) -> Record:
+    """What a method says of itself, of what records keep."""
+    details = {"chosen": made.details.get("start"), **made.details}
+    return {key: details[key] for key in TOLD if details.get(key) is not None}
+
+
+def _describe(made: Repaired, draw: Draw | None) -> Record:
     """What a search chose and what it saw on the way, as flat values."""
-    chosen = outcome.search.temperatures if outcome.search else None
-    score = outcome.search.best.score if outcome.search else None
+    search: TuningResult[Any] | None = made.details.get("search")
+    score = search.best.score if search else None
     description: Record = {"tuning_accuracy": score.accuracy if score else None}
-    if outcome.search is None or receiver is None or chosen is None:
+    if search is None or draw is None:
         return description
+    chosen = search.temperatures
     if isinstance(chosen, Mapping):
-        statistics = receiver.layers.statistics
+        layers = grouped(draw.observation.at_unit_gain(), "layerwise", form=draw.search.form)
         return {
             **description,
             "group_temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()},
             "group_wnr_db": {
-                group: _wnr_db(statistics[group].variance, receiver.layers.group_noise(group)) for group in chosen
+                group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen
             },
         }
     trials = [
         [point.lambda_prime, point.beta, score and score.accuracy, score and score.loss]
-        for point, score in ((trial.temperatures, trial.score) for trial in outcome.search.trials)
+        for point, score in ((trial.temperatures, trial.score) for trial in search.trials)
         if isinstance(point, Temperatures)
     ]
     return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}

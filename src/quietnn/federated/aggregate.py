@@ -23,7 +23,7 @@ from quietnn.federated.air import Air, superpose
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY, Estimator, Memory, ReceivedSum
 from quietnn.records import Record
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.weights import GROUPINGS, Weights, WeightStatistics
 
 ScoreState = Callable[[Weights], Score]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Channel, Observation
+from quietnn.channels.base import Channel
 from quietnn.errors import InvalidConfig
 from quietnn.federated.fading import Gains
 from quietnn.federated.seeds import derive_seed
+from quietnn.observation import Observation
 from quietnn.weights import Weights
 
 

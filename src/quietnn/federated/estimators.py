@@ -12,8 +12,8 @@ from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.grouped import GroupTemperatures, Reception
 from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
 from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
-from quietnn.repairs.temperatures.score import Score
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score
 from quietnn.weights import Weights, WeightStatistics
 
 Memory = Mapping[str, Tensor]

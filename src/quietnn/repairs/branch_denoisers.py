@@ -14,19 +14,9 @@ from torch import nn
 
 from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.grouped import Reception
+from quietnn.repairs.kinds import normalises_each_input
 from quietnn.watching.makers import eagerly
 from quietnn.weights import NORMALISATION_TYPES
-
-
-def normalises_each_input(layer: nn.Module, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES) -> bool:
-    """Whether a layer takes its statistics from each input afresh.
-
-    >>> normalises_each_input(nn.LayerNorm(2)), normalises_each_input(nn.BatchNorm1d(2))
-    (True, False)
-    """
-    stored = getattr(layer, "running_mean", None) is not None
-    batch = isinstance(layer, nn.modules.batchnorm._BatchNorm)
-    return isinstance(layer, normalisation) and not stored and not batch
 
 
 def behind_last_normalisation(

@@ -6,34 +6,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, call, check_finite, check_inputs, logits_of, take
+from quietnn.batches import Inputs, call, check_inputs, logits_of, take
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.evidence import Evidence, some_inputs
 from quietnn.noise import NoiseVariance, mean_of
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import MMSE
+from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
 from quietnn.repairs.branch_denoisers import behind_last_normalisation, branch_denoisers
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import Reception, grouped
 from quietnn.repairs.head import recentre
-from quietnn.targets import noisy_weights, with_weights
+from quietnn.repairs.kinds import stores_statistics
+from quietnn.targets import with_weights
 from quietnn.watching.makers import Makers, eagerly
 from quietnn.watching.undisturbed import undisturbed
 from quietnn.watching.visits import Feeder, given
-from quietnn.weights import NORMALISATION_TYPES
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
 
 
-@torch.inference_mode(False)
 def denoise_branches(
-    model: nn.Module,
-    inputs: Inputs,
+    what: object,
+    inputs: object,
     *,
-    noise_variance: NoiseVariance,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
     balanced_classes: bool = False,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> nn.Module:
-    """MMSE layer by layer up to the last normalisation; the layers behind it as they came, their last bias corrected.
+) -> Repaired:
+    """MMSE layer by layer up to the last normalisation; the layers behind it as received, their last bias corrected.
 
     For transformers and others that normalise each input (LayerNorm, RMSNorm, GroupNorm, InstanceNorm) and have no
     stored statistics. Noise moves what such a network makes of all inputs alike, and nothing moves it back: a
@@ -41,39 +43,55 @@ def denoise_branches(
     bias of the last layer takes that out (docs/branches.md).
 
     Args:
-        model: the network as received; it stays as it is.
-        inputs: what the network is for. Two are run to see the order of its layers; where classes are balanced all of
-            them are, once: give about 100 then.
+        what: the network as received.
+        inputs: what the network is for, in any form of `Evidence`. Two are run to see the order of its layers; where
+            classes are balanced all of them are, once: give about 100 then.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        balanced_classes: say that all classes are about equally common among the inputs. Their labels are not needed.
-        normalisation: module types whose parameters carry no noise.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        balanced_classes: say that all classes are about equally common among the inputs. Labels are not needed.
 
     Raises:
         InvalidConfig: if no layer normalises each input, some layer has stored statistics, or classes are said to be
             balanced and the network does not end in a linear layer with a bias.
 
+    >>> import torch
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
-    >>> repaired = denoise_branches(network, torch.rand(10, 4), noise_variance=0.01)
+    >>> repaired = denoise_branches(network, torch.rand(10, 4), noise_variance=0.01).model
     >>> torch.equal(repaired[0].weight, network[0].weight), torch.equal(repaired[2].weight, network[2].weight)
     (False, True)
     """
-    result, layers = _denoised(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
-    if balanced_classes and layers.noise_variance > 0:
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    return branches(observation, some_inputs(inputs, "denoise_branches"), balanced_classes=balanced_classes)
+
+
+@torch.inference_mode(False)
+def branches(observation: Observation[Any, Any], evidence: Evidence, *, balanced_classes: bool = False) -> Repaired:
+    """MMSE layer by layer up to the last normalisation; see `quietnn.denoise_branches`.
+
+    Args:
+        observation: the network as received.
+        evidence: inputs. Two are run to see the order of the layers; where classes are balanced all are, once.
+        balanced_classes: all classes are about equally common among the inputs.
+
+    Raises:
+        InvalidConfig: if no layer normalises each input, some layer has stored statistics, or classes are said to be
+            balanced and the network does not end in a linear layer with a bias.
+    """
+    inputs = evidence.in_memory().inputs
+    result, layers = _denoised(observation, inputs)
+    if not balanced_classes:
+        return Repaired(result, "branches")
+    if layers.noise_variance > 0:
         if check_inputs(inputs) < 2:
             raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
         _recentre(result, inputs, layers)
-    return result
+    return Repaired(result, "branches_balanced", 1.0)
 
 
-def centred_branches(
-    model: nn.Module,
-    inputs: Inputs,
-    *,
-    noise_variance: NoiseVariance,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> nn.Module | None:
-    """`denoise_branches` with balanced classes; None where there is no head that can be centred by these inputs."""
-    result, layers = _denoised(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
+def centred_branches(observation: Observation[Any, Any], evidence: Evidence) -> nn.Module | None:
+    """`branches` with balanced classes; None where there is no head that can be centred by these inputs."""
+    inputs = evidence.in_memory().inputs
+    result, layers = _denoised(observation, inputs)
     if check_inputs(inputs) < 2 or layers.noise_variance == 0:
         return None
     try:
@@ -83,51 +101,33 @@ def centred_branches(
     return result
 
 
-def _denoised(
-    model: nn.Module,
-    inputs: Inputs,
-    *,
-    noise_variance: NoiseVariance,
-    normalisation: tuple[type[nn.Module], ...],
-) -> tuple[nn.Module, Reception]:
-    """A copy of the network with its branches by MMSE, and the weights as they came."""
-    check_inputs(inputs)
-    check_finite(inputs)
+def _denoised(observation: Observation[Any, Any], inputs: Inputs) -> tuple[nn.Module, Reception]:
+    """A copy of the network with its branches by MMSE, and the received weights by layer."""
+    model = observation.model
     result = with_weights(model, {})
     with undisturbed(result):
         kept = behind_last_normalisation(
-            result, lambda: call(result, take(inputs, slice(2))), normalisation=normalisation
+            result, lambda: call(result, take(inputs, slice(2))), normalisation=observation.normalisation
         )
-    if kept is None or any(getattr(layer, "running_mean", None) is not None for layer in model.modules()):
+    if kept is None or stores_statistics(model):
         raise InvalidConfig(
-            "denoise_branches is for networks that normalise each input (LayerNorm and the like) and have no stored "
+            "branches is for networks that normalise each input (LayerNorm and the like) and have no stored "
             "statistics, and this is none; use calibrate where there is BatchNorm, denoise elsewhere, or name a "
-            "normalisation of your own: normalisation=(*NORMALISATION_TYPES, Mine)"
+            "normalisation of your own: normalisation=(Mine,)"
         )
-    layers = Reception.of(noisy_weights(model, normalisation=normalisation), noise_variance, groups="layerwise")
+    layers = grouped(observation, "layerwise")
     if layers.noise_variance > 0:
         with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
     return result, layers
 
 
 def branches_if_any(
-    model: nn.Module,
-    inputs: Inputs,
-    *,
-    noise_variance: NoiseVariance,
-    balanced_classes: bool,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> nn.Module | None:
-    """`denoise_branches`, with a centred head where there is one to centre; None for networks of another kind."""
+    observation: Observation[Any, Any], evidence: Evidence, *, balanced_classes: bool
+) -> Repaired | None:
+    """`branches`, with a centred head where there is one to centre; None for networks of another kind."""
     for centred in dict.fromkeys((balanced_classes, False)):
         try:
-            return denoise_branches(
-                model,
-                inputs,
-                noise_variance=noise_variance,
-                balanced_classes=centred,
-                normalisation=normalisation,
-            )
+            return branches(observation, evidence, balanced_classes=centred)
         except InvalidConfig:
             continue
     return None

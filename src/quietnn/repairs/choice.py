@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from quietnn.repairs.labelled import Verdict
+from quietnn.evidence import Verdict
 
 BASELINE = "ml"
 """What nothing chosen may be worse than: the weights as they came."""
@@ -43,16 +43,20 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
     return BASELINE if means[BASELINE] <= means[best] + by_chance else best
 
 
-def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]) -> float:
+def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]) -> float | None:
     """The accuracy of networks chosen in this way: on each part by what the others say, never by the part itself.
 
     The best of several looks better than it is on the examples that made it the best; this does not. It is that of
-    networks made from part of the examples, and so a careful guess at that of one made from all.
+    networks made from part of the examples, and so a careful guess at that of one made from all. None where labels are
+    not class numbers.
     """
     num_right = 0.0
     for index, half in enumerate(halves):
         others = torch.cat([other for place, other in enumerate(halves) if place != index])
-        num_right += float(verdicts[choose(verdicts, others)].right[half].sum())
+        right = verdicts[choose(verdicts, others)].right
+        if right is None:
+            return None
+        num_right += float(right[half].sum())
     return num_right / sum(len(half) for half in halves)
 
 

@@ -1,22 +1,24 @@
-"""The one call for the common case."""
+"""The affine family on a whole observation: one map for each group, by method or by temperatures."""
 
-from collections.abc import Collection, Mapping
-
-from torch import nn
+from collections.abc import Mapping
+from typing import Any
 
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import METHODS, AffineDenoiser, Temperatures
-from quietnn.repairs.grouped import GroupTemperatures, Reception
-from quietnn.targets import Target, noisy_weights, with_weights
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
+from quietnn.weights import Partition, WeightStatistics
 
 
 def denoise(
-    target: Target,
+    what: object,
     *,
-    noise_variance: NoiseVariance,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
     method: str | None = None,
     groups: str | Partition = "whole",
     lambda_prime: float | None = None,
@@ -24,45 +26,71 @@ def denoise(
     temperatures: Temperatures | GroupTemperatures | None = None,
     statistics: Mapping[str, WeightStatistics] | None = None,
     form: Form | str = Form.CENTRED,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
-) -> Target:
-    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group.
+) -> Repaired:
+    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group; no data.
 
     Args:
-        target: a module, a state dict or a tensor; its normalisation layers are left alone.
+        what: what arrived: an `Observation`, a module, a state dict or a tensor; normalisation layers are left alone.
         noise_variance: `sigma_z^2`, the variance of the noise on every weight; or by tensor or group name, each a
             number or a tensor with one value a channel or a weight.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         method: `"ml"`, `"mmse"` (the default), `"mmse_p"` (give `lambda_prime`) or `"mmse_pb"` (give `beta` too).
         groups: `"whole"`, `"layerwise"`, or the tensor names of each group.
         lambda_prime: the population compensator, `0 <= lambda' < 1 + eta`; 0 is MMSE, 1 is ML.
         beta: the bias compensator.
         temperatures: `(lambda', beta)` for all groups or by group, instead of `method`.
         statistics: `WeightStatistics` by group; estimated from the received weights when not given.
-        form: how the prior mean enters, see `Form`.
-        noisy: names of the noisy tensors, where the usual rule does not fit.
-        normalisation: module types whose parameters carry no noise.
-        in_place: overwrite the target instead of returning a copy.
-
-    Returns:
-        The denoised target, of the same kind.
+        form: how the prior mean enters, see `quietnn.theory.family.Form`.
+        in_place: overwrite what arrived instead of a copy.
 
     Raises:
-        QuietnnError: for weights that are not finite, a bad variance, or infeasible temperatures. The target
-            is then as it was.
+        QuietnnError: for weights that are not finite, a bad variance, or infeasible temperatures. What arrived is then
+            as it was.
 
     >>> import torch
-    >>> denoise(torch.tensor([2.0, -2.0]), noise_variance=1.0)    # var(r) = 4, so sigma_w^2 = 3, theta = 3/4
+    >>> denoise(torch.tensor([2.0, -2.0]), noise_variance=1.0).model     # var(r) = 4: sigma_w^2 = 3, theta = 3/4
     tensor([ 1.5000, -1.5000])
     """
-    received = noisy_weights(target, noisy=noisy, normalisation=normalisation)
-    reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics, form=form)
-    denoisers = method_denoisers(reception, method, lambda_prime, beta, temperatures)
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    model = denoised(
+        observation,
+        method=method,
+        groups=groups,
+        lambda_prime=lambda_prime,
+        beta=beta,
+        temperatures=temperatures,
+        statistics=statistics,
+        form=form,
+        in_place=in_place,
+    )
+    return Repaired(model, method or ("mmse" if temperatures is None else "mmse_pb"))
+
+
+def denoised(
+    observation: Observation[Any, Any],
+    *,
+    method: str | None = None,
+    groups: str | Partition = "whole",
+    lambda_prime: float | None = None,
+    beta: float | None = None,
+    temperatures: Temperatures | GroupTemperatures | None = None,
+    statistics: Mapping[str, WeightStatistics] | None = None,
+    form: Form | str = Form.CENTRED,
+    in_place: bool = False,
+) -> Any:
+    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group; see `quietnn.denoise`.
+
+    >>> import torch
+    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0))      # var(r) = 4, so sigma_w^2 = 3, theta = 3/4
+    tensor([ 1.5000, -1.5000])
+    """
+    weights = grouped(observation, groups, statistics=statistics, form=form)
+    denoisers = method_denoisers(weights, method, lambda_prime, beta, temperatures)
     if in_place:
-        reception.estimate(denoisers, out=received)
-        return target
-    return with_weights(target, reception.estimate(denoisers))
+        weights.estimate(denoisers, out=observation.weights)
+        return observation.received
+    return with_weights(observation.received, weights.estimate(denoisers))
 
 
 def method_denoisers(

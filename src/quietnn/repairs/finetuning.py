@@ -4,62 +4,89 @@ It starts from the weights as they came and knows neither the noise nor the prio
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quietnn.errors import InvalidConfig
+from quietnn.evidence import Augment, Evidence, Losses, Split, labelled
+from quietnn.observation import Observation, observe
+from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.descent import descend
-from quietnn.repairs.fitting.scratch import Loss, Scratch, Split
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import wide
-from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 """Peak step sizes that Adam is usually given for fine-tuning."""
 
 
-@dataclass(frozen=True)
-class FineTuned:
-    """The fine-tuned network, the step size that held-out examples chose, and the cost."""
+def finetune(
+    what: object,
+    inputs: object,
+    labels: object = None,
+    *,
+    loss: Losses | None = None,
+    augment: Augment | None = None,
+    learning_rates: Sequence[float] = LEARNING_RATES,
+    num_steps: int = 26,
+    held_out: float = 0.2,
+    seed: int = 0,
+) -> Repaired:
+    """Plain fine-tuning of the noisy weights: the baseline that knows neither the noise nor the prior.
 
-    model: nn.Module
-    learning_rate: float
-    held_out_loss: dict[float, float]
-    num_passes: float
+    Args:
+        what: the network as received.
+        inputs: examples, about a hundred, in any form of `Evidence`.
+        labels: class numbers, or whatever `loss` compares outputs with.
+        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        augment: random variants of the inputs that keep their labels.
+        learning_rates: peak step sizes to choose from on held-out examples.
+        num_steps: gradients taken on all examples.
+        held_out: fraction of the examples that chooses the step size.
+        seed: of the split and of the augmentation.
+
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> finetune(network, torch.rand(20, 4), torch.arange(20) % 2, learning_rates=(1e-3,)).details["learning_rate"]
+    0.001
+    """
+    observation = observe(what)
+    evidence = labelled(inputs, labels, "finetune", loss=loss, augment=augment)
+    return finetuned(
+        observation, evidence, learning_rates=learning_rates, num_steps=num_steps, held_out=held_out, seed=seed
+    )
 
 
 @torch.inference_mode(False)
-def finetune(
-    model: nn.Module,
-    loss: Loss,
-    num_examples: int,
+def finetuned(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
     *,
     learning_rates: Sequence[float] = LEARNING_RATES,
     num_steps: int = 26,
     held_out: float = 0.2,
     blended: bool = True,
     seed: int = 0,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> FineTuned:
+) -> Repaired:
     """Fine-tune the noisy weights with the step size that does best on held-out examples, then on all examples.
 
     Args:
-        model: the network as received; it stays as it is.
-        loss: mean loss of the examples at some positions.
-        num_examples: how many examples the loss can address.
+        observation: the network as received.
+        evidence: labelled examples, or a `mean_loss`.
         learning_rates: peak step sizes to choose from; with one there is nothing to choose and nothing held out.
         num_steps: gradients taken on all examples.
         held_out: fraction of the examples that chooses the step size.
         blended: BatchNorm follows the weights, as for the posterior; otherwise its statistics stay.
         seed: of the split and of the augmentation.
-        normalisation: module types whose parameters carry no noise.
+
+    Returns:
+        Details: `learning_rate` (the one that held-out examples chose), `held_out_loss` (of each).
     """
     if not learning_rates or min(learning_rates) <= 0:
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
-    received = noisy_weights(model, normalisation=normalisation)
-    scratch = Scratch(model, loss, num_examples, blended=blended, normalisation=normalisation)
+    model, received, num_examples = observation.model, observation.weights, len(evidence)
+    scratch = Scratch(observation, evidence.loss_at, num_examples, blended=blended, batch_size=evidence.batch_size)
 
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)
@@ -80,4 +107,4 @@ def finetune(
             scores[rate] = scratch.judge_network(candidate, split.held_out)
     best = min(scores, key=lambda rate: scores[rate]) if scores else learning_rates[0]
     finished = scratch.finish(model, fit(torch.arange(num_examples), best))
-    return FineTuned(finished, best, scores, scratch.num_passes)
+    return Repaired(finished, "finetuned", scratch.num_passes, {"learning_rate": best, "held_out_loss": scores})

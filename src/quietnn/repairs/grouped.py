@@ -1,13 +1,15 @@
-"""What a receiver knows: the noisy weights in their groups, the noise, and the statistics it can tell."""
+"""Noisy weights in their groups, the noise on them, and the statistics a receiver can tell."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
+from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.heteroscedastic import priors_under, told, weightwise_map
 from quietnn.theory.family import Form
@@ -113,3 +115,25 @@ class Reception:
             for group, denoiser in denoisers.items()
             for name in self.groups[group]
         }
+
+
+def grouped(
+    observation: Observation[Any, Any],
+    groups: str | Partition = "whole",
+    *,
+    statistics: Mapping[str, WeightStatistics] | None = None,
+    form: Form | str = Form.CENTRED,
+) -> Reception:
+    """The noisy weights of an observation in groups, with what the sender tells or the receiver can estimate.
+
+    >>> grouped(Observation(torch.tensor([2.0, -2.0]), 1.0)).statistics["whole"].variance
+    3.0
+    """
+
+    def make() -> Reception:
+        told = observation.statistics if statistics is None and groups == "whole" else statistics
+        return Reception.of(observation.weights, observation.known_noise, groups=groups, statistics=told, form=form)
+
+    if statistics is not None or not isinstance(groups, str):
+        return make()
+    return observation.remember(("grouped", groups, Form(form)), make)

@@ -16,21 +16,22 @@ noise averages out and signal does not.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
+from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, TensorMap
 from quietnn.repairs.heteroscedastic import WeightwiseMap
 from quietnn.repairs.rounding import is_on_a_grid
-from quietnn.targets import noisy_weights
 from quietnn.watching.visits import CONVOLUTIONS
-from quietnn.weights import NORMALISATION_TYPES, Weights, layerwise
+from quietnn.weights import Weights, layerwise
 
 LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
@@ -159,12 +160,7 @@ def _chi_square_over_degrees(degrees: int, tail: float) -> float:
 
 
 def structured_denoisers(
-    model: nn.Module,
-    *,
-    noise_variance: NoiseVariance,
-    lambda_prime: float = LAMBDA_PRIME,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+    observation: Observation[Any, Any], *, lambda_prime: float = LAMBDA_PRIME
 ) -> dict[str, AffineDenoiser]:
     """A map for every layer of a network: the structured prior for convolutions, everything else as it came.
 
@@ -174,17 +170,14 @@ def structured_denoisers(
     that a convolution loses is given back by the BatchNorm behind it, and only by that.
 
     Args:
-        model: the network as received.
-        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        observation: the network as received.
         lambda_prime: the population compensator of every layer.
-        noisy: names of the noisy tensors, where the usual rule does not fit.
-        normalisation: module types whose parameters carry no noise.
     """
-    weights = noisy_weights(model, noisy=noisy, normalisation=normalisation)
+    weights, noise_variance = observation.weights, observation.known_noise
     noise: Mapping[str, TensorNoise] | None = noise_by_tensor(noise_variance, weights)
     if noise is None:
         noise = dict.fromkeys(weights, one_variance(noise_variance))
-    kernels = _kernels(model)
+    kernels = _kernels(observation.model)
     maps: dict[str, TensorMap] = {
         name: WeightwiseMap(1.0, 0.0)
         if name not in kernels or isinstance(own, Tensor)

@@ -11,107 +11,151 @@ this adjusts every noisy weight by the labels.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
+from quietnn.evidence import Augment, Evidence, Losses, folds, labelled
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.fitting.guard import Guard
-from quietnn.repairs.fitting.scratch import Loss, Scratch, folds
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import blended_start, given_starts, own_starts, prepare
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, maximise
-from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.grouped import GroupTemperatures, grouped
+from quietnn.repairs.kinds import stores_statistics
 from quietnn.repairs.rounding import are_rounded
-from quietnn.targets import noisy_weights, with_weights
-from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
+from quietnn.targets import with_weights
+from quietnn.weights import Partition, WeightStatistics
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """The network of largest posterior, and the evidence for it.
-
-    Attributes:
-        model: the network, a copy of the one given.
-        chosen: `"posterior"`, or the start that the held-out examples preferred: `"received"` (as it came), one of the
-            starts given, or one of its own: `"blended"` (with blended BatchNorm statistics), `"structured"`, `"mmse"`,
-            `"branches"`, `"centre"`.
-        held_out_loss: mean loss of every candidate on all examples; for the posterior, each example is judged by a fit
-            that did not see it. So it is for `"blended"` beside starts that were given, where weights were rounded; it
-            counts there only if it is better than the best of them by more than a standard error.
-        fit_loss: mean loss on the examples at each step of the final fit; empty if a start was chosen.
-        move: root mean square of `u`, how far the weights moved in posterior standard deviations.
-        num_passes: cost in forward passes over all examples, a backward pass counting two.
-    """
-
-    model: nn.Module
-    chosen: str
-    held_out_loss: Mapping[str, float]
-    fit_loss: tuple[float, ...]
-    move: float
-    num_passes: float
-
-
-@torch.inference_mode(False)
 def posterior(
-    model: nn.Module,
-    loss: Loss,
-    num_examples: int,
+    what: object,
+    inputs: object,
+    labels: object = None,
     *,
-    noise_variance: NoiseVariance,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    loss: Losses | None = None,
+    augment: Augment | None = None,
     groups: str | Partition = "layerwise",
     statistics: Mapping[str, WeightStatistics] | None = None,
     centre: Temperatures | GroupTemperatures | None = None,
     starts: Mapping[str, nn.Module] | None = None,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> Posterior:
+) -> Repaired:
     """The weights that maximise the posterior given the received weights and labelled examples.
 
-    Fits on each half of the examples and judges the result on the other, beside the network as it came and the starts,
+    Fits on each half of the examples and judges the result on the other, beside the received network and what needs no
+    labels. Unless one of these is better there by more than two standard errors, the fit is repeated on all examples;
+    if one is, it is returned (docs/posterior.md).
+
+    Args:
+        what: the network as received.
+        inputs: examples, about a hundred, in any form of `Evidence`.
+        labels: class numbers, or whatever `loss` compares outputs with.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or group name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        augment: random variants of the inputs that keep their labels, such as crops and flips.
+        groups: the groups that have a prior of their own.
+        statistics: prior of each group; estimated from the received weights when not given.
+        centre: temperatures of the estimate that the steps start from, instead of `starts`.
+        starts: networks that were repaired without labels, by name, to begin at the best of; made when not given.
+        settings: how the maximum is sought.
+        seed: of the split and of the augmentation.
+
+    Returns:
+        Details: `chosen` (`"posterior"`, or the start that the held-out examples preferred), `held_out_loss` (mean loss
+        of every candidate; of the fit on examples it did not see), `fit_loss` (at each step of the final fit), `move`
+        (how far the weights moved, in posterior standard deviations).
+
+    >>> import torch
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> posterior(network, torch.rand(20, 4), torch.arange(20) % 2, wnr_db=3.0).name
+    'posterior'
+    """
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    return maximum_posterior(
+        observation,
+        labelled(inputs, labels, "posterior", loss=loss, augment=augment),
+        groups=groups,
+        statistics=statistics,
+        centre=centre,
+        starts=starts,
+        settings=settings,
+        seed=seed,
+    )
+
+
+@torch.inference_mode(False)
+def maximum_posterior(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    *,
+    groups: str | Partition = "layerwise",
+    statistics: Mapping[str, WeightStatistics] | None = None,
+    centre: Temperatures | GroupTemperatures | None = None,
+    starts: Mapping[str, nn.Module] | None = None,
+    settings: PosteriorSettings = DEFAULT,
+    seed: int = 0,
+) -> Repaired:
+    """The weights that maximise the posterior; see `quietnn.posterior`.
+
+    Fits on each half of the examples and judges the result on the other, beside the received network and the starts,
     which need no labels. Unless one of these is better there by more than two standard errors, the fit is repeated on
     all examples; if one is, it is returned.
 
     Args:
-        model: the network as received; it stays as it is.
-        loss: mean loss of the examples at some positions, see `Loss` and `classification_loss`.
-        num_examples: how many examples the loss can address.
-        noise_variance: `sigma_z^2`, one for all weights or by tensor or group name.
+        observation: the network as received.
+        evidence: labelled examples, or a `mean_loss`.
         groups: the groups that have a prior of their own.
         statistics: prior of each group; estimated from the received weights when not given.
-        centre: temperatures of the estimate that the Gaussian is centred on and the steps start from. When neither
-            this nor `starts` is given, the best on the examples of the weights as they came and, if BatchNorm follows
-            them, their estimate under the structured prior, else MMSE of the model as a whole and (where each input is
-            normalised) of its branches. MMSE of *every* layer silences the head of a transformer.
-        starts: networks that were repaired without labels, by name (`quietnn.calibrated_starts` makes them). The
+        centre: temperatures of the estimate that the Gaussian is centred on and the steps start from, instead of
+            `starts`. MMSE of *every* layer silences the head of a transformer.
+        starts: networks that were repaired without labels, by name; `calibrated_starts` makes them when not given. The
             Gaussian is centred on the one that is best on the examples. With BatchNorm its statistics were fitted to
-            its weights and are carried along as these move: better than what the examples alone can tell. Where weights
-            were rounded, which is not noise, a blend of the stored statistics and the examples' is taken instead if it
-            is clearly better. Without BatchNorm they stand beside those above.
+            its weights and are carried along as these move. Where there are none it is the best of the received
+            weights with blended statistics and, if BatchNorm follows them, their estimate under the structured prior,
+            else MMSE of the model as a whole and (where each input is normalised) of its branches.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
-        normalisation: module types whose parameters carry no noise.
+
+    Returns:
+        Details: `chosen` (`"posterior"`, or the start that the held-out examples preferred), `held_out_loss` (mean loss
+        of every candidate; of the fit on examples it did not see), `fit_loss` (at each step of the final fit), `move`
+        (root mean square of `u`).
     """
-    received = noisy_weights(model, normalisation=normalisation)
-    reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
+    model, received, num_examples = observation.model, observation.weights, len(evidence)
+    reception = grouped(observation, groups, statistics=statistics)
     splits = folds(num_examples, settings.num_folds, seed=seed)
     if reception.noise_variance == 0:
-        return Posterior(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
-    follows = any(getattr(layer, "running_mean", None) is not None for layer in model.modules())
-    if starts and follows and (centre is not None or not settings.blended):
+        return _result(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
+    num_made = 0
+    if starts is None and centre is None and settings.blended:
+        starts = calibrated_starts(observation, evidence)
+        num_made = len(starts)
+    if starts and stores_statistics(model) and (centre is not None or not settings.blended):
         raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
-    scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
+    scratch = Scratch(
+        observation, evidence.loss_at, num_examples, blended=settings.blended, batch_size=evidence.batch_size
+    )
+    scratch.num_passes += num_made
     places = given_starts(starts or {}, model, received, anchors=scratch.follows)
     if not (places and scratch.follows):
-        places |= own_starts(model, reception, centre, scratch, normalisation=normalisation)
+        places |= own_starts(observation, reception, centre, scratch)
     guard = Guard(scratch, splits)
     guard.judge("received", model)
     for name, place in places.items():
         guard.judge(name, place.network)
-    if "blended" not in places and are_rounded(received, noise_variance):
+    if "blended" not in places and _are_rounded(observation):
         # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
         guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
         if guard.is_clearly_better("blended", guard.best(places)):
@@ -128,6 +172,25 @@ def posterior(
     final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})
-        return Posterior(kept, best, guard.mean_losses, (), 0.0, scratch.num_passes)
+        return _result(kept, best, guard.mean_losses, (), 0.0, scratch.num_passes)
     finished = scratch.finish(start.network, final.weights)
-    return Posterior(finished, "posterior", guard.mean_losses, final.losses, final.move, scratch.num_passes)
+    return _result(finished, "posterior", guard.mean_losses, final.losses, final.move, scratch.num_passes)
+
+
+def _are_rounded(observation: Observation[Any, Any]) -> bool:
+    """As the observation tells, else as the weights show."""
+    if observation.rounded is not None:
+        return observation.rounded
+    return are_rounded(observation.weights, observation.known_noise)
+
+
+def _result(
+    model: nn.Module,
+    chosen: str,
+    held_out_loss: Mapping[str, float],
+    fit_loss: tuple[float, ...],
+    move: float,
+    passes: float,
+) -> Repaired:
+    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": fit_loss, "move": move}
+    return Repaired(model, "posterior", passes, details)

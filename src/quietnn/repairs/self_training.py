@@ -12,101 +12,97 @@ changed (Krause, Perona and Gomes 2010; Liang, Hu and Feng 2020 adapt networks b
 the posterior (`quietnn.repairs.posterior`), where noise and prior hold the weights where they belong.
 """
 
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, check_finite, check_inputs, outputs_of, take
+from quietnn.batches import Inputs, outputs_of, take
 from quietnn.errors import InvalidConfig
+from quietnn.evidence import Augment, Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation, observe
+from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import branches_if_any
-from quietnn.repairs.calibrated_starts import calibrated_starts, scale_is_undone
-from quietnn.repairs.fitting.scratch import Augment, Loss, Scratch
+from quietnn.repairs.calibrated_starts import calibrated_starts
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import Start, given_starts, prepare
 from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise, wide
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import grouped
+from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.weights import NORMALISATION_TYPES
 
 
-@dataclass(frozen=True)
-class SelfTrained:
-    """The network that is sure of its inputs, and how it came about.
-
-    Attributes:
-        model: the network, a copy of the one given.
-        start: what the steps began from: `"structured"`, `"calibrated"`, `"branches"` or `"received"`.
-        fit_loss: mean loss at each step; nothing where there is no noise.
-        move: root mean square of the steps' way, in posterior standard deviations.
-        num_passes: cost in forward passes over the inputs, a backward pass counting two.
-    """
-
-    model: nn.Module
-    start: str
-    fit_loss: tuple[float, ...]
-    move: float
-    num_passes: float
-
-
-@torch.inference_mode(False)
 def self_train(
-    model: nn.Module,
-    inputs: Inputs,
+    what: object,
+    inputs: object,
     *,
-    noise_variance: NoiseVariance,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
     class_shares: Tensor | None = None,
     augment: Augment | None = None,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> SelfTrained:
+) -> Repaired:
     """Adjust every noisy weight of a classifier so that it is sure of some inputs; no labels.
 
     It begins at the network under the structured prior, calibrated (without convolutions: calibrated; with layers that
-    normalise each input: MMSE of the branches; with neither: as it came), and takes the steps of the posterior. Nothing
-    is held out, for there is nothing to judge by: use it where noise has taken much and classes are as common as said.
+    normalise each input: MMSE of the branches; with neither: as received), and takes the steps of the posterior.
+    Nothing is held out, for there is nothing to judge by: use it where noise has taken much and classes are as common
+    as said.
 
     Args:
-        model: the network as received; it stays as it is.
-        inputs: what the network is for, about 100.
+        what: the network as received.
+        inputs: what the network is for, about 100, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         class_shares: how common each class is among the inputs; all alike when not given. If that is wrong, so are the
             weights.
         augment: random variants of the inputs that keep their classes, such as crops and flips.
         settings: of the steps.
         seed: of the augmentation.
-        normalisation: module types whose parameters carry no noise.
 
+    >>> import torch
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).eval()
-    >>> self_train(network, torch.rand(20, 4), noise_variance=0.01).start
+    >>> self_train(network, torch.rand(20, 4), noise_variance=0.01).details["start"]
     'calibrated'
     """
-    num_inputs = check_inputs(inputs)
-    check_finite(inputs)
-    loss = confidence_loss(inputs, class_shares=class_shares, augment=augment)
-    received = noisy_weights(model, normalisation=normalisation)
-    reception = Reception.of(received, noise_variance, groups="layerwise")
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    evidence = some_inputs(inputs, "self_train", augment=augment)
+    return self_trained(observation, evidence, class_shares=class_shares, settings=settings, seed=seed)
+
+
+@torch.inference_mode(False)
+def self_trained(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    *,
+    class_shares: Tensor | None = None,
+    settings: PosteriorSettings = DEFAULT,
+    seed: int = 0,
+) -> Repaired:
+    """Adjust every noisy weight of a classifier so that it is sure of some inputs; see `quietnn.self_train`.
+
+    Args:
+        observation: the network as received.
+        evidence: inputs, about 100, and variants of them where there are any.
+        class_shares: how common each class is among the inputs; all alike when not given.
+        settings: of the steps.
+        seed: of the augmentation.
+
+    Returns:
+        Details: `start` (what the steps began from: `"structured"`, `"calibrated"`, `"branches"` or `"received"`),
+        `fit_loss` (at each step), `move` (root mean square of the way, in posterior standard deviations).
+    """
+    known = evidence.in_memory()
+    num_inputs = len(known)
+    loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)
+    reception = grouped(observation, "layerwise")
     if reception.noise_variance == 0:
-        return SelfTrained(with_weights(model, {}), "received", (), 0.0, 0.0)
-    scratch = Scratch(model, loss, num_inputs, blended=True, normalisation=normalisation)
-    places = {"received": Start(model, received)}
-    if scratch.follows:
-        networks = calibrated_starts(model, inputs, noise_variance=noise_variance, normalisation=normalisation)
-        scratch.num_passes += len(networks)
-        places |= given_starts(networks, model, received)
-    elif scale_is_undone(model, normalisation):
-        denoised = branches_if_any(
-            model,
-            inputs,
-            noise_variance=noise_variance,
-            balanced_classes=class_shares is None,
-            normalisation=normalisation,
-        )
-        scratch.num_passes += 1
-        if denoised is not None:
-            places["branches"] = Start(denoised, noisy_weights(denoised, noisy=tuple(received)))
-    name, start = list(places.items())[-1]  # the most elaborate of those that there are
+        details = {"start": "received", "fit_loss": (), "move": 0.0}
+        return Repaired(with_weights(observation.model, {}), "self_trained", 0.0, details)
+    scratch = Scratch(observation, loss, num_inputs, blended=True, batch_size=max(num_inputs, 1))
+    name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
     fit = maximise(
         scratch,
         prepare(scratch, start, reception),
@@ -115,7 +111,26 @@ def self_train(
         settings=settings,
         seed=seed,
     )
-    return SelfTrained(scratch.finish(start.network, fit.weights), name, fit.losses, fit.move, scratch.num_passes)
+    details = {"start": name, "fit_loss": fit.losses, "move": fit.move}
+    return Repaired(scratch.finish(start.network, fit.weights), "self_trained", scratch.num_passes, details)
+
+
+def _start(
+    observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch, *, are_balanced: bool
+) -> tuple[str, Start]:
+    """The most elaborate of the networks that need no labels, and its name."""
+    model, received = observation.model, observation.weights
+    places = {"received": Start(model, received)}
+    if scratch.follows:
+        networks = calibrated_starts(observation, evidence)
+        scratch.num_passes += len(networks)
+        places |= given_starts(networks, model, received)
+    elif normalises_inputs(model, observation.normalisation):
+        denoised = branches_if_any(observation, evidence, balanced_classes=are_balanced)
+        scratch.num_passes += 1
+        if denoised is not None:
+            places["branches"] = Start(denoised.model, noisy_weights(denoised.model, noisy=tuple(received)))
+    return list(places.items())[-1]
 
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:

@@ -1,71 +1,85 @@
 """Convolutions denoised under the structured prior, then calibrated: the two repairs that need no labels, in one."""
 
-import copy
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import nn
 
-from quietnn.batches import Inputs
+from quietnn.evidence import Evidence, some_inputs
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.batchnorm.calibrate import calibrate
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.batchnorm.calibrate import calibrated
+from quietnn.repairs.grouped import grouped
 from quietnn.repairs.kernels import LAMBDA_PRIME, believable_noise, structured_denoisers
-from quietnn.targets import noisy_weights, with_weights
+from quietnn.targets import with_weights
 from quietnn.watching.visits import survey
-from quietnn.weights import NORMALISATION_TYPES
+
+
+def calibrate_structured(
+    what: object,
+    inputs: object,
+    *,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    lambda_prime: float = LAMBDA_PRIME,
+    balanced_classes: bool = False,
+) -> Repaired:
+    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
+
+    One forward pass and no labels; `calibrate` tells what the inputs have to be. A layer that holds more noise than
+    signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md). The same applies
+    where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the convolutions in
+    front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
+
+    Args:
+        what: the network as received.
+        inputs: about a hundred inputs without labels, in any form of `Evidence`.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
+        balanced_classes: see `calibrate`.
+
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).eval()
+    >>> calibrate_structured(network, torch.rand(10, 1, 8, 8), noise_variance=0.01).name
+    'structured'
+    """
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    evidence = some_inputs(inputs, "calibrate_structured")
+    return structured(observation, evidence, lambda_prime=lambda_prime, balanced_classes=balanced_classes)
 
 
 @torch.inference_mode(False)
-def calibrate_structured(
-    model: nn.Module,
-    inputs: Inputs,
+def structured(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
     *,
-    noise_variance: NoiseVariance,
     lambda_prime: float = LAMBDA_PRIME,
     balanced_classes: bool = False,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> nn.Module:
-    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
-
-    One forward pass and no labels; `calibrate` tells what the inputs have to be. A layer that holds more noise
-    than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md).
-    So it is where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the
-    convolutions in front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
+) -> Repaired:
+    """Denoise every convolution under the structured prior, then fit the BatchNorms; see `calibrate_structured`.
 
     Args:
-        model: the network as received; it stays as it is.
-        inputs: about a hundred inputs without labels.
-        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        lambda_prime: the population compensator: 1 leaves the weights as they came, 0 is MMSE.
-        balanced_classes: see `calibrate`.
-        normalisation: module types whose parameters carry no noise.
+        observation: the network as received.
+        evidence: about a hundred inputs without labels.
+        lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
+        balanced_classes: see `calibrated`.
     """
-    model = copy.deepcopy(model)
-    found = survey(model, inputs)
+    found = survey(observation.model, evidence.in_memory().inputs)
     if found.shared:
-        return calibrate(
-            model,
-            inputs,
-            noise_variance=noise_variance,
-            balanced_classes=balanced_classes,
-            normalisation=normalisation,
-            in_place=True,
-        )
-    weights = noisy_weights(model, normalisation=normalisation)
-    noise_variance = believable_noise(weights, noise_variance)
-    maps = structured_denoisers(
-        model, noise_variance=noise_variance, lambda_prime=lambda_prime, normalisation=normalisation
-    )
+        return replace(calibrated(observation, evidence, balanced_classes=balanced_classes), name="structured")
+    believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
+    maps = structured_denoisers(believed, lambda_prime=lambda_prime)
     denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
-    layers = Reception.of(weights, noise_variance, groups="layerwise")
-    return calibrate(
-        with_weights(model, layers.estimate(denoisers), in_place=True),
-        inputs,
-        noise_variance=noise_variance,
+    network = with_weights(believed.model, grouped(believed, "layerwise").estimate(denoisers))
+    made = calibrated(
+        believed.on(network),
+        evidence,
         denoisers=denoisers,
         groups="layerwise",
         balanced_classes=balanced_classes,
-        normalisation=normalisation,
         in_place=True,
     )
+    return replace(made, name="structured")

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import is_oracle, style_of
 from quietnn.reports.curves import Curve, FloatArray
 from quietnn.reports.figures import Figure, Style, drawing, mathtext, new_figure, settle, sized
 from quietnn.reports.gains import Gain, crossing, percent
-from quietnn.reports.methods import is_oracle, style_of
 
 _VARIANT_LINES = ("-", "--", "-.", ":")
 _MOST_INSIDE = 8

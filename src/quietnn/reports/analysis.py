@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import REFERENCE, is_oracle
 from quietnn.records import Record
 from quietnn.reports.curves import Curve, at_mean_wnr, clean_accuracy, curves
 from quietnn.reports.gains import Gain, crossing, gain_db, percent
-from quietnn.reports.methods import REFERENCE, is_oracle
 from quietnn.reports.runs import Run, load_run, with_distinct_names
 from quietnn.reports.tables import interval_text
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietnn.errors import InvalidConfig
+from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
-from quietnn.reports.methods import CLEAN, rank, style_of
 
 FloatArray = NDArray[np.float64]
 

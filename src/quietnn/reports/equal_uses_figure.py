@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from quietnn.errors import MissingData
+from quietnn.methods import style_of
 from quietnn.records import Record
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.analysis import default_level
 from quietnn.reports.curves import clean_accuracy, curves
 from quietnn.reports.figures import Figure, Style
 from quietnn.reports.media import medium_title
-from quietnn.reports.methods import style_of
 from quietnn.reports.runs import Run
 from quietnn.reports.titles import task_title
 from quietnn.units import ratio_to_db

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle
-from quietnn.reports.methods import CLEAN, rank, style_of
 
 
 def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:

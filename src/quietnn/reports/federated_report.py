@@ -8,13 +8,13 @@ import numpy as np
 
 from quietnn.errors import MissingData
 from quietnn.files import write_whole
+from quietnn.methods import CLEAN, REFERENCE, is_oracle
 from quietnn.records import Record, read
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.curves import Curve, curves
 from quietnn.reports.federated_figures import deployment_figure, rounds_figure
 from quietnn.reports.figures import Style, save_figure
 from quietnn.reports.gains import Gain, crossing, gain_db, percent
-from quietnn.reports.methods import CLEAN, REFERENCE, is_oracle
 from quietnn.reports.tables import Table, accuracy_table, gain_table, interval_text, to_csv, to_markdown
 
 EXPERIMENT = "noisy_training"

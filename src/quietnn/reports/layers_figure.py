@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import is_oracle, style_of
 from quietnn.records import Record
 from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle, sized
-from quietnn.reports.methods import is_oracle, style_of
 
 
 def layer_records(records: Sequence[Record], *, wnr_db: float | None = None) -> tuple[Record, ...]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import is_oracle, style_of
 from quietnn.records import Record
 from quietnn.reports.curves import FloatArray
 from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle, sized
-from quietnn.reports.methods import is_oracle, style_of
 from quietnn.units import db_to_ratio
 
 _COLOURS = "cividis"

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.curves import Curve
 from quietnn.reports.gains import Gain, crossing, percent
-from quietnn.reports.methods import CLEAN, rank, style_of
 
 ABSENT = "–"
 """What stands in a cell that was not measured."""

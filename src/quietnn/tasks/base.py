@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,8 @@ from torch.nn import functional
 
 from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
-from quietnn.repairs.temperatures.score import Score
+from quietnn.evidence import Evidence
+from quietnn.score import Score, SubsetScore
 
 Inputs = Tensor | dict[str, Tensor]
 """What a model is called with: one tensor, or (transformers) keyword tensors. Examples run along dimension 0."""
@@ -105,6 +107,7 @@ class Task:
         test_examples: None to all test examples, N to a fixed subset of N.
         evaluate: scores a model on examples.
         augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
+        run: calls a model on inputs.
     """
 
     name: str
@@ -113,6 +116,21 @@ class Task:
     test_examples: Callable[[int | None], Examples]
     evaluate: Callable[[nn.Module, Examples], Score] = evaluate_classifier
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    run: Callable[[nn.Module, Any], Tensor] = outputs_of
+
+    def evidence(self, examples: Examples) -> Evidence:
+        """Examples of the task as a repair takes them, scored as the task scores."""
+
+        def score(network: nn.Module, positions: Tensor) -> Score:
+            return self.evaluate(network, examples if len(positions) == len(examples) else examples.take(positions))
+
+        return Evidence(
+            examples.inputs,
+            examples.labels,
+            score=SubsetScore(score, len(examples)),
+            augment=self.augment,
+            run=self.run,
+        )
 
 
 def sample(num_total: int, num_examples: int | None, *, seed: int) -> Tensor:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task, sample, score_batches
 from quietnn.tasks.data_dir import missing
 from quietnn.tasks.sst2 import Sentences, load_sst2
@@ -43,6 +44,7 @@ def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> T
         tuning_examples=tuning_examples,
         test_examples=test_examples,
         evaluate=evaluate_encoder,
+        run=run_sentences,
     )
 
 
@@ -162,3 +164,15 @@ def trim(examples: Examples) -> Examples:
 def evaluate_encoder(model: nn.Module, examples: Examples, *, batch_size: int = 64) -> Score:
     """Accuracy and mean cross-entropy, each batch padded to its own longest sentence only."""
     return score_batches(model, (trim(batch) for batch in by_length(examples).batches(batch_size)))
+
+
+_CHUNK = 25
+"""Sentences that go through an encoder at once while it is fitted."""
+
+
+def run_sentences(network: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    """The logits of sentences in their own order, run in chunks of similar length without needless padding."""
+    everything = Examples(inputs, torch.zeros(len(inputs["attention_mask"]), dtype=torch.int64))
+    order = lengths(everything).argsort(stable=True)
+    chunks = [trim(everything.take(positions)) for positions in torch.split(order, _CHUNK)]
+    return torch.cat([outputs_of(network, chunk.inputs) for chunk in chunks])[order.argsort()]

@@ -10,7 +10,7 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, product_grid, search_grid
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.theory.family import check_lambda_prime
 
 measures = st.floats(0, 1) | st.just(math.nan)

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from quietnn.channels.transmit import transmit
 from quietnn.repairs.temperatures.memory import Memory
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.repairs.temperatures.tune import tune
 
 

@@ -12,7 +12,7 @@ from quietnn.errors import InvalidWeights, QuietnnError
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.temperatures.grid import product_grid
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 from quietnn.repairs.temperatures.tune import tune
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]

@@ -39,7 +39,7 @@ def main(grid: Grid, context: Context) -> None:
     )
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        return MetricRecord({"accuracy": test(to_state(arrays)).accuracy})
+        return MetricRecord({"accuracy": test(to_state(arrays)).accuracy or 0.0})
 
     try:
         strategy.start(

@@ -2,110 +2,132 @@
 
 import copy
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs
 from quietnn.errors import InvalidWeights
+from quietnn.evidence import Evidence, some_inputs
 from quietnn.noise import NoiseVariance, mean_of
+from quietnn.observation import Observation, observe
+from quietnn.repairs.affine import MMSE
+from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.parameter_noise import CLEAN, Denoisers, ParameterNoise, parameter_noise
 from quietnn.repairs.batchnorm.report import CalibratedLayer, CalibrationReport
 from quietnn.repairs.batchnorm.shift import carried
 from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior, re_estimated
+from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import recentre
 from quietnn.repairs.rounding import is_on_a_grid
+from quietnn.targets import with_weights
 from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.watching.visits import Arrival, Feeder, Visit, visit_batch_norms
-from quietnn.weights import NORMALISATION_TYPES, Partition
+from quietnn.weights import Partition
 
 
 def calibrate(
-    model: nn.Module,
-    inputs: Inputs,
+    what: object,
+    inputs: object,
     *,
-    noise_variance: NoiseVariance,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
     balanced_classes: bool = False,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
-) -> nn.Module:
+) -> Repaired:
     """Fit the running statistics of every BatchNorm to noisy weights, with a few inputs and no labels.
 
     The clean statistics arrived safely and the noise power is known, so each channel's mean and variance have a
-    prior; the inputs give a sample of them; the two are weighed by their precisions (docs/calibration.md). One
-    forward pass, each layer seeing inputs that are calibrated already. Without noise the clean statistics come back
-    bit for bit. A BatchNorm that the network calls more than once keeps its statistics.
+    prior; the inputs give a sample of them; the two are weighed by their precisions (docs/calibration.md). Each layer
+    sees inputs that are calibrated already. Without noise the clean statistics come back bit for bit. A BatchNorm that
+    the network calls more than once keeps its statistics.
 
     Args:
-        model: the network as received, or denoised; its BatchNorms hold the clean statistics.
-        inputs: at least two inputs of the kind the network is for, about 100 if you can: a tensor, or a dict of
-            tensors passed by keyword. All go through the network at once.
-        noise_variance: `sigma_z^2`, the variance of the noise on every weight as it came; or by tensor or group name.
+        what: the network as received, or denoised; its BatchNorms hold the clean statistics.
+        inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`.
+        noise_variance: `sigma_z^2`, the variance of the noise on every received weight; or by tensor or group name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         denoisers: the affine maps that were applied to the weights since, one for all or one by group.
         groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
         balanced_classes: say that all classes are about equally common among the inputs; then the last layer's bias
             is corrected too, where noise made it prefer some of them. The labels themselves are not needed.
-        noisy: names of the noisy tensors, where the usual rule does not fit.
-        normalisation: module types whose parameters carry no noise.
-        in_place: set the statistics of the model itself instead of those of a copy.
+        in_place: set the statistics of the network itself instead of those of a copy.
 
     Returns:
         The network with new running statistics; weights (the last bias aside, if asked for), modes, counters and
-        momentum as they were.
+        momentum as they were. `details["report"]` says how each layer was weighed.
 
     Raises:
-        QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The model is then
+        QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The network is then
             as it was.
 
+    >>> import torch
     >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
-    >>> same = calibrate(network, torch.rand(10, 3), noise_variance=0.0)
+    >>> same = calibrate(network, torch.rand(10, 3), noise_variance=0.0).model
     >>> torch.equal(same[1].running_var, network[1].running_var)
     True
     """
-    return calibrate_with_report(
-        model,
-        inputs,
-        noise_variance=noise_variance,
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    return calibrated(
+        observation,
+        some_inputs(inputs, "calibrate"),
         denoisers=denoisers,
         groups=groups,
         balanced_classes=balanced_classes,
-        noisy=noisy,
-        normalisation=normalisation,
         in_place=in_place,
-    ).model
+    )
 
 
 @torch.inference_mode(False)
-def calibrate_with_report(
-    model: nn.Module,
-    inputs: Inputs,
+def calibrated(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
     *,
-    noise_variance: NoiseVariance,
     denoisers: Denoisers | None = None,
     groups: str | Partition = "whole",
     balanced_classes: bool = False,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
-) -> CalibrationReport:
-    """The same as `calibrate`, with a record of how prediction and sample were weighed at each layer."""
+) -> Repaired:
+    """Fit the running statistics of every BatchNorm to noisy weights; see `quietnn.calibrate`.
+
+    Args:
+        observation: the network as received, or denoised since; its BatchNorms hold the clean statistics.
+        evidence: at least two inputs of the kind the network is for.
+        denoisers: the affine maps that were applied to the weights since, one for all or one by group.
+        groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
+        balanced_classes: all classes are about equally common among the inputs; the last bias is corrected then.
+        in_place: set the statistics of the network itself instead of those of a copy.
+    """
+    model = observation.model
     result = model if in_place else copy.deepcopy(model)
-    noise = parameter_noise(
-        result, noise_variance, denoisers=denoisers, groups=groups, noisy=noisy, normalisation=normalisation
+    rule = _NoiseAware(
+        parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
     )
-    rule = _NoiseAware(noise)
+    inputs = evidence.in_memory().inputs
     shared = visit_batch_norms(result, inputs, rule, rule.recentre if balanced_classes else None)
-    return CalibrationReport(result, tuple(rule.layers), rule.head_weight, shared)
+    report = CalibrationReport(tuple(rule.layers), rule.head_weight, shared)
+    return Repaired(result, "calibrated_balanced" if balanced_classes else "calibrated", 1.0, {"report": report})
+
+
+@torch.inference_mode(False)
+def mmse_calibrated(observation: Observation[Any, Any], evidence: Evidence) -> Repaired:
+    """MMSE layer by layer, each weight by its own noise, then calibrated: a block lost in a fade is left out."""
+    layers = grouped(observation, "layerwise")
+    denoisers = layers.denoisers(MMSE)
+    network = with_weights(observation.model, layers.estimate(denoisers))
+    made = calibrated(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
+    return replace(made, name="mmse_calibrated")
 
 
 class _NoiseAware:
     """The rule of one pass: it remembers the gap it has seen and the noise it has passed."""
 
-    def __init__(self, noise: dict[int, ParameterNoise]) -> None:
+    def __init__(self, noise: dict[int, ParameterNoise], *, is_rounded: bool | None = None) -> None:
+        self._told_rounded = is_rounded
         self.layers: list[CalibratedLayer] = []
         self.head_weight = 0.0
         self._noise = noise
@@ -191,8 +213,14 @@ class _NoiseAware:
         return (
             len(visit.activations) >= _FEWEST_INPUTS
             and weight[0].numel() * float(growth.median()) > 1
-            and (noise.was_on_a_grid or is_on_a_grid(weight, math.sqrt(mean_of(noise.variance))))
+            and self._is_on_a_grid(weight, noise)
         )
+
+    def _is_on_a_grid(self, weight: Tensor, noise: ParameterNoise) -> bool:
+        """Whether the weights were rounded: as the observation tells, else as they show."""
+        if self._told_rounded is not None:
+            return self._told_rounded
+        return noise.was_on_a_grid or is_on_a_grid(weight, math.sqrt(mean_of(noise.variance)))
 
     def _own_share(self, prediction: Prediction, visit: Visit) -> float:
         """The share of noise that the layer in front adds to what leaves this BatchNorm.

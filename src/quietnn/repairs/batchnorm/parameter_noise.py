@@ -1,18 +1,19 @@
 """What noise is left on each parameter, once a denoiser has been over it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser
 from quietnn.repairs.heteroscedastic import WeightwiseMap
 from quietnn.repairs.kernels import KernelMap
-from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES, Partition, check_weights, partition
+from quietnn.weights import Partition, check_weights, partition
 
 Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
 """One affine map for all noisy parameters, or one by group."""
@@ -46,13 +47,7 @@ CLEAN = ParameterNoise()
 
 
 def parameter_noise(
-    model: nn.Module,
-    noise_variance: NoiseVariance,
-    *,
-    denoisers: Denoisers | None = None,
-    groups: str | Partition = "whole",
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+    observation: Observation[Any, Any], *, denoisers: Denoisers | None = None, groups: str | Partition = "whole"
 ) -> dict[int, ParameterNoise]:
     """The noise on each parameter of a module, by `id(parameter)`; those that are not listed are clean.
 
@@ -61,7 +56,7 @@ def parameter_noise(
     Raises:
         QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
     """
-    weights = noisy_weights(model, noisy=noisy, normalisation=normalisation)
+    weights, noise_variance = observation.weights, observation.known_noise
     check_weights(weights)
     chosen = partition(tuple(weights), groups)
     noise = noise_by_tensor(noise_variance, weights, chosen)
@@ -74,7 +69,7 @@ def parameter_noise(
     wrong = set(denoisers) ^ set(chosen)
     if wrong:
         raise InvalidConfig(f"denoisers and groups differ in {sorted(wrong)[0]!r}; give one denoiser for each group")
-    parameters = dict(model.named_parameters(remove_duplicate=False))
+    parameters = dict(observation.model.named_parameters(remove_duplicate=False))
     return {
         id(parameters[name]): _left(denoisers[group], name, noise[name], weights[name])
         for group, members in chosen.items()

@@ -1,34 +1,57 @@
 """What calibration is measured against: statistics taken from the sample alone, or mixed in a fixed proportion."""
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.batches import Inputs
 from quietnn.errors import InvalidConfig
+from quietnn.evidence import Evidence, some_inputs
+from quietnn.observation import Observation, observe
+from quietnn.repairs.base import Repaired
 from quietnn.watching.moments import ChannelMoments
 from quietnn.watching.visits import Visit, visit_batch_norms
 
 
-def re_estimate(model: nn.Module, inputs: Inputs, *, in_place: bool = False) -> nn.Module:
-    """Replace the statistics of every BatchNorm by those of the inputs: plain re-estimation, blind to the noise."""
-    return blend(model, inputs, sample_weight=1.0, in_place=in_place)
+def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> Repaired:
+    """Replace BatchNorm's statistics by those of the inputs: the baseline that knows nothing of the noise.
+
+    Args:
+        what: the network as received.
+        inputs: at least two inputs, in any form of `Evidence`.
+        sample_weight: 0 keeps the clean statistics, 1 takes those of the inputs.
+
+    >>> import torch
+    >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    >>> torch.equal(re_estimate(network, torch.rand(9, 3), sample_weight=0.0).model[1].running_var, torch.ones(2))
+    True
+    """
+    return re_estimated(observe(what), some_inputs(inputs, "re_estimate"), sample_weight=sample_weight)
+
+
+def re_estimated(observation: Observation[Any, Any], evidence: Evidence, *, sample_weight: float = 1.0) -> Repaired:
+    """Replace the statistics of every BatchNorm by those of the inputs: plain re-estimation, blind to the noise.
+
+    With a `sample_weight` below 1 they are mixed with the clean ones, in one proportion for all layers.
+    """
+    network = blended(observation.model, evidence.in_memory().inputs, sample_weight=sample_weight)
+    return Repaired(network, "re_estimated", 1.0)
 
 
 @torch.inference_mode(False)
-def blend(model: nn.Module, inputs: Inputs, *, sample_weight: float, in_place: bool = False) -> nn.Module:
+def blended(model: nn.Module, inputs: Inputs, *, sample_weight: float) -> nn.Module:
     """Mix clean statistics with those of the inputs, in one proportion for all layers.
 
     Args:
         model: the network with its clean statistics.
         inputs: at least two inputs; all go through the network at once, and each layer sees mixed statistics.
         sample_weight: 0 keeps the clean statistics, 1 takes those of the inputs.
-        in_place: set the statistics of the model itself instead of those of a copy.
     """
     if not 0 <= sample_weight <= 1:
         raise InvalidConfig(f"sample_weight is {sample_weight}; choose a number from 0 (clean) to 1 (re-estimated)")
-    result = model if in_place else copy.deepcopy(model)
+    result = copy.deepcopy(model)
 
     def mixed(visit: Visit) -> tuple[Tensor, Tensor]:
         sample = ChannelMoments.of(visit.activations, about=visit.mean)

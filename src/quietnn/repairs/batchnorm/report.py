@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from torch import nn
-
 
 @dataclass(frozen=True)
 class CalibratedLayer:
@@ -31,16 +29,14 @@ class CalibratedLayer:
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """A calibrated network and how each layer was weighed, in the order of the forward pass.
+    """How each layer was weighed, in the order of the forward pass.
 
     Attributes:
-        model: the network with its new statistics.
         layers: one entry for each BatchNorm that was calibrated.
         head_weight: how much of the differences between the classes' mean outputs was taken out; 0 unless asked for.
         shared: names of the BatchNorms that are called more than once and were left as they were.
     """
 
-    model: nn.Module
     layers: tuple[CalibratedLayer, ...]
     head_weight: float = 0.0
     shared: tuple[str, ...] = ()

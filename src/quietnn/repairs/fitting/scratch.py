@@ -1,112 +1,22 @@
-"""Labelled examples as evidence: a loss of the network, and where its gradient in the noisy weights is taken."""
+"""A private copy of a network, where losses are taken and their gradients in the noisy weights."""
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from quietnn.batches import call, check_inputs, check_labels, check_outputs, logits_of
-from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.errors import QuietnnError
+from quietnn.evidence import BATCH_SIZE, Loss
+from quietnn.observation import Observation
 from quietnn.repairs.branch_denoisers import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
-from quietnn.targets import noisy_weights, with_weights
+from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly
-from quietnn.weights import NORMALISATION_TYPES, Weights
-
-Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
-"""`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
-
-A generator is given while weights are fitted (augment and smooth then, with no other source of randomness) and is
-None where the network is judged.
-
-Call the network once with all positions if you can: BatchNorms that follow the weights (`moving_statistics.py`)
-then see all of them at once. Called in chunks, they normalise each chunk by what that chunk shows, and only the
-statistics that are kept in the end are those of all positions together.
-"""
-
-Augment = Callable[[Tensor, torch.Generator], Tensor]
-"""Random variants of a batch of inputs that keep their labels, for example crops and flips."""
-
-
-def classification_loss(
-    inputs: Tensor | Mapping[str, Tensor],
-    labels: Tensor,
-    *,
-    augment: Augment | None = None,
-    label_smoothing: float = 0.0,
-) -> Loss:
-    """The cross-entropy of a classifier on examples held in memory.
-
-    Args:
-        inputs: a tensor, or tensors passed by keyword (transformers), whose first dimension is the example.
-        labels: class numbers, or the probabilities of all classes.
-        augment: variants of the inputs to fit to; the network is judged on the inputs as they are.
-        label_smoothing: for fitting only.
-
-    Raises:
-        QuietnnError: if inputs or labels are of another kind, or do not go together; from the loss, if the labels are
-            not among the network's classes.
-
-    >>> loss = classification_loss(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
-    >>> round(float(loss(nn.Identity(), torch.arange(4), None)), 4)    # two classes, equal logits: log 2
-    0.6931
-    """
-    checked = check_labels(labels, check_inputs(inputs))
-
-    def loss(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
-        if isinstance(inputs, Tensor):
-            chosen = inputs[positions]
-            output = call(network, augment(chosen, generator) if augment and generator else chosen)
-        else:
-            output = call(network, {name: tensor[positions] for name, tensor in inputs.items()})
-        logits, targets = logits_of(output), checked[positions]
-        check_outputs(logits, targets)
-        return functional.cross_entropy(
-            logits, targets, label_smoothing=label_smoothing if generator is not None else 0.0
-        )
-
-    return loss
-
-
-@dataclass(frozen=True)
-class Split:
-    """Positions to fit on and positions held out as a guard against overfitting."""
-
-    fit: Tensor
-    held_out: Tensor
-
-    @classmethod
-    def of(cls, num_examples: int, held_out: float, *, seed: int) -> "Split":
-        """A random split; each side gets at least one example.
-
-        >>> split = Split.of(10, 0.2, seed=0)
-        >>> len(split.fit), len(split.held_out)
-        (8, 2)
-        """
-        if num_examples < 2:
-            raise InvalidConfig(f"num_examples is {num_examples}; fitting with a held-out part needs 2 or more")
-        if not 0 < held_out < 1:
-            raise InvalidConfig(f"held_out is {held_out}; it must be a fraction between 0 and 1, for example 0.2")
-        num_held_out = min(max(round(held_out * num_examples), 1), num_examples - 1)
-        order = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed))
-        return cls(order[num_held_out:], order[:num_held_out])
-
-
-def folds(num_examples: int, num_folds: int, *, seed: int) -> list[Split]:
-    """Splits in which every example is held out once, from the fit on all others.
-
-    >>> [len(split.held_out) for split in folds(5, 2, seed=0)]
-    [3, 2]
-    """
-    if not 2 <= num_folds <= num_examples:
-        raise InvalidConfig(f"num_folds is {num_folds}; it must be from 2 to the number of examples, {num_examples}")
-    parts = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed)).tensor_split(num_folds)
-    return [Split(torch.cat([*parts[:index], *parts[index + 1 :]]), part) for index, part in enumerate(parts)]
+from quietnn.weights import Weights
 
 
 class Scratch:
@@ -123,20 +33,21 @@ class Scratch:
     @torch.inference_mode(False)
     def __init__(
         self,
-        model: nn.Module,
+        observation: Observation[Any, Any],
         loss: Loss,
         num_examples: int,
         *,
         blended: bool = False,
-        normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+        batch_size: int = BATCH_SIZE,
     ) -> None:
-        self._network = copy.deepcopy(model).eval()
-        names = noisy_weights(self._network, normalisation=normalisation)
+        self._network = copy.deepcopy(observation.model).eval()
+        names = observation.weights
         parameters = dict(self._network.named_parameters(remove_duplicate=False))
         self._network.requires_grad_(False)
         self._noisy = {name: parameters[name].requires_grad_() for name in names}
         self._loss = loss
-        self._normalisation = normalisation
+        self._normalisation = observation.normalisation
+        self._batch_size = batch_size
         self._num_examples = num_examples
         self._blending = Blending(self._network, self._on_two) if blended else None
         self.num_passes = 0.0
@@ -160,19 +71,29 @@ class Scratch:
     ) -> tuple[float, dict[str, Tensor]]:
         """The mean loss at these weights, and its gradient in each of them."""
         self._write(weights)
+        total, gradients = 0.0, {name: torch.zeros_like(parameter) for name, parameter in self._noisy.items()}
+        parts = torch.split(positions, self._batch_size)
         with self._following():  # on the way back, too: checkpointed activations are computed again there
-            loss = _scalar(self._loss(self._network, positions, generator))
-            if not loss.requires_grad:
-                raise QuietnnError(
-                    "the loss has no gradient; return the mean loss as a tensor, computed by calling the network that "
-                    "is passed in, outside torch.no_grad"
-                )
-            gradients = torch.autograd.grad(loss, list(self._noisy.values()), allow_unused=True)
+            for part in parts:
+                loss, found = self._gradient(part, generator)
+                total += loss * (len(part) / len(positions))
+                for name, gradient in zip(self._noisy, found, strict=True):
+                    if gradient is not None and len(parts) == 1:
+                        gradients[name] = gradient
+                    elif gradient is not None:
+                        gradients[name].add_(gradient, alpha=len(part) / len(positions))
         self.num_passes += 3 * len(positions) / self._num_examples
-        return float(loss.detach()), {
-            name: torch.zeros_like(weights[name]) if gradient is None else gradient
-            for name, gradient in zip(self._noisy, gradients, strict=True)
-        }
+        return total, gradients
+
+    def _gradient(self, positions: Tensor, generator: torch.Generator) -> tuple[float, Sequence[Tensor | None]]:
+        """The mean loss of some examples that fit into memory, and its gradients."""
+        loss = _scalar(self._loss(self._network, positions, generator))
+        if not loss.requires_grad:
+            raise QuietnnError(
+                "the loss has no gradient; return the mean loss as a tensor, computed by calling the network that "
+                "is passed in, outside torch.no_grad"
+            )
+        return float(loss.detach()), torch.autograd.grad(loss, list(self._noisy.values()), allow_unused=True)
 
     def judge(self, weights: Weights, positions: Tensor) -> float:
         """The mean loss at these weights; infinite where it is not a number."""
@@ -210,7 +131,10 @@ class Scratch:
     @torch.no_grad()
     def _judge(self, network: nn.Module, positions: Tensor) -> float:
         self.num_passes += len(positions) / self._num_examples
-        value = float(_scalar(self._loss(network, positions, None)))
+        value = math.fsum(
+            float(_scalar(self._loss(network, part, None))) * (len(part) / len(positions))
+            for part in torch.split(positions, self._batch_size)
+        )
         return math.inf if math.isnan(value) else value
 
     @contextmanager

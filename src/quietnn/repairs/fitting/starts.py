@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, Temperatures
 from quietnn.repairs.branch_denoisers import branch_denoisers
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Whitened
-from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
 from quietnn.repairs.kernels import believable_noise, structured_denoisers
 from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES, Weights
+from quietnn.weights import Weights
 
 _NAMES_TAKEN = ("received", "posterior", "blended")
 _TAKEN_WITHOUT_STATISTICS = ("mmse", "branches")
@@ -83,12 +84,10 @@ def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict
 
 
 def own_starts(
-    model: nn.Module,
+    observation: Observation[Any, Any],
     reception: Reception,
     centre: Temperatures | GroupTemperatures | None,
     scratch: Scratch,
-    *,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> dict[str, Start]:
     """What steps may begin from if nobody gives anything: the weights as they came, and an estimate of them.
 
@@ -96,23 +95,21 @@ def own_starts(
     prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole and, where each
     input is normalised, MMSE of its branches.
     """
-    received = reception.weights
+    model, received = observation.model, reception.weights
     starts = blended_start(model, received, scratch)
-    noise: NoiseVariance = reception.noise_variance if reception.noise is None else reception.noise
     if centre is not None:
         estimate = reception.estimate(reception.denoisers(centre))
         return {**starts, "centre": Start(scratch.finish(model, estimate), estimate)}
     if scratch.follows:
-        noise = believable_noise(received, noise)
-        layers = Reception.of(received, noise, groups="layerwise")
-        maps = structured_denoisers(model, noise_variance=noise, normalisation=normalisation)
-        estimate = _at_length(layers.estimate(maps), received)
+        believed = observation.with_noise(believable_noise(received, observation.known_noise))
+        maps = structured_denoisers(believed)
+        estimate = _at_length(grouped(believed, "layerwise").estimate(maps), received)
         return {**starts, "structured": Start(scratch.finish(model, estimate), estimate, is_scale_free=True)}
-    whole = Reception.of(received, noise)
+    whole = grouped(observation)
     estimate = whole.estimate(whole.denoisers(MMSE))
     starts["mmse"] = Start(scratch.finish(model, estimate), estimate)
     if (kept := scratch.tail()) is not None:
-        layers = Reception.of(received, noise, groups="layerwise")
+        layers = grouped(observation, "layerwise")
         estimate = layers.estimate(branch_denoisers(layers, kept))
         starts["branches"] = Start(scratch.finish(model, estimate), estimate)
     return starts

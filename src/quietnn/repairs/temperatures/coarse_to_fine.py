@@ -7,8 +7,8 @@ import numpy as np
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.temperatures.grid import try_each
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.score import Score
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score
 
 THETA_STEP = 0.2
 SHIFT_STEP = 0.16

@@ -14,20 +14,21 @@ differ from group to group, but not within one: then every weight would have a `
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance
+from quietnn.evidence import Evidence, Split
+from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.fitting.descent import descend
-from quietnn.repairs.fitting.scratch import Loss, Scratch, Split
-from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
 from quietnn.repairs.temperatures.layerwise import scales
 from quietnn.repairs.temperatures.steps import Scale
-from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
+from quietnn.weights import Partition, WeightStatistics
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,12 @@ class GradientSettings:
             of a unit together move its output about as far as the noise did.
         held_out: fraction of the examples that decides where to stop.
         judge_every: steps between two looks at the held-out examples.
-        blended: take the steps on statistics of BatchNorm that follow the weights (`fitting/blended_norm.py`),
-            for a network that is calibrated afterwards; otherwise on the stored ones, the paper's own terms.
     """
 
     num_steps: int = 40
     step_size: float = 0.05
     held_out: float = 0.2
     judge_every: int = 4
-    blended: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -85,46 +83,40 @@ class GradientTuning:
 
 
 def tune_by_gradient(
-    model: nn.Module,
-    loss: Loss,
-    num_examples: int,
+    observation: Observation[Any, Any],
+    evidence: Evidence,
     *,
-    noise_variance: NoiseVariance,
     groups: str | Partition = "layerwise",
     statistics: Mapping[str, WeightStatistics] | None = None,
     start: Temperatures | GroupTemperatures = ML,
     with_beta: bool = True,
     settings: GradientSettings = DEFAULT,
     seed: int = 0,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> GradientTuning:
     """Descend in the temperatures of all groups together, and stop where held-out examples say so.
 
     Args:
-        model: the network as received; it stays as it is.
-        loss: mean loss of the examples at some positions, see `quietnn.repairs.fitting.scratch`.
-        num_examples: how many examples the loss can address.
-        noise_variance: `sigma_z^2`, one for all weights or by tensor or group name; the same within each group.
+        observation: the network as received; its noise is the same within each group.
+        evidence: labelled examples, or a `mean_loss`.
         groups: `"layerwise"`, `"whole"` or a partition of your own.
         statistics: prior of each group; estimated from the received weights when not given.
         start: where to begin, for example `start_from(...)` the whole-model optimum.
         with_beta: move the shift too (MMSE_pb), or leave it as it starts (MMSE_p).
         settings: how the temperatures are sought.
         seed: of the split and of the augmentation.
-        normalisation: module types whose parameters carry no noise.
 
     Raises:
         InvalidConfig: if the noise differs within a group.
     """
-    received = noisy_weights(model, normalisation=normalisation)
-    reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
+    num_examples = len(evidence)
+    reception = grouped(observation, groups, statistics=statistics)
     _check_even(reception)
     pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
     reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
     split = Split.of(num_examples, settings.held_out, seed=seed)
     if reception.noise_variance == 0:
         return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
-    scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
+    scratch = Scratch(observation, evidence.loss_at, num_examples, batch_size=evidence.batch_size)
     path = _Path(reception, pairs, with_beta=with_beta)
     generator = torch.Generator().manual_seed(seed)
     judged: dict[int, tuple[float, GroupTemperatures]] = {}

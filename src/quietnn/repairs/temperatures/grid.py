@@ -7,7 +7,7 @@ from typing import TypeVar
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 
 Point = TypeVar("Point")
 

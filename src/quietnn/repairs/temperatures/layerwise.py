@@ -7,8 +7,8 @@ from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.grouped import GroupTemperatures, Reception
 from quietnn.repairs.temperatures.grid import try_each
 from quietnn.repairs.temperatures.result import Criterion, TuningResult
-from quietnn.repairs.temperatures.score import Score
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score
 
 THETA_FACTORS = (0.8, 1.25)
 SHIFT_STEPS = (-0.1, 0.1)

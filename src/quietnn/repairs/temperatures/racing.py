@@ -15,8 +15,8 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.temperatures.coarse_to_fine import follow_ridge
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.score import Score, pooled
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score, pooled
 
 Point = TypeVar("Point")
 
@@ -57,7 +57,7 @@ def race(
     Returns:
         The best point, and every trial with as many examples as it saw; `num_passes` is the cost.
 
-    >>> from quietnn.repairs.temperatures.score import Score
+    >>> from quietnn.score import Score
     >>> result = race(lambda x, some: Score(0.0, (x - 3) ** 2, len(some)), range(16), num_examples=90)
     >>> result.temperatures, sorted(trial.score.num_examples for trial in result.trials)[-4:], result.num_passes
     (3, [30, 30, 30, 90], 3.3333333333333335)

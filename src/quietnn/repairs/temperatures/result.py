@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from quietnn.errors import QuietnnError, unknown_choice
-from quietnn.repairs.temperatures.score import Score
+from quietnn.score import Score
 
 Point = TypeVar("Point", covariant=True)
 
@@ -33,10 +33,11 @@ class Criterion(StrEnum):
         >>> Criterion.ACCURACY.order(Score(0.9, 0.3, 100)) < Criterion.ACCURACY.order(Score(0.9, 0.4, 100))
         True
         """
-        error, loss = (math.inf if math.isnan(value) else value for value in (-score.accuracy, score.loss))
+        values = (0.0 if score.accuracy is None else -score.accuracy, score.loss)
+        error, loss = (math.inf if math.isnan(value) else value for value in values)
         if self is Criterion.LOSS:
             return loss, error
-        return error, loss if self is Criterion.ACCURACY else 0.0
+        return error, 0.0 if self is Criterion.ACCURACY_ONLY and score.accuracy is not None else loss
 
 
 @dataclass(frozen=True)

@@ -1,129 +1,258 @@
-"""Find the temperatures for a noisy model with a score of your own."""
+"""Find the temperatures of the affine family for a noisy model, by a score: over the whole model, then by layer."""
 
 import copy
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.noise import NoiseVariance
+from quietnn.evidence import Evidence, Losses, labelled
+from quietnn.noise import NoiseVariance, noise_by_group
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
-from quietnn.repairs.grouped import GroupTemperatures, Reception
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
-from quietnn.repairs.temperatures.grid import search_grid
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.denoise import denoised
+from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine, even_grid
+from quietnn.repairs.temperatures.gradient import tune_by_gradient
+from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, search_grid
 from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
 from quietnn.repairs.temperatures.memory import Memory
 from quietnn.repairs.temperatures.racing import ScoreSome, race, race_coarse_to_fine
-from quietnn.repairs.temperatures.result import Criterion, TuningResult
-from quietnn.repairs.temperatures.score import Score
+from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
 from quietnn.repairs.temperatures.steps import Scale
-from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES, Partition
+from quietnn.score import Score, ScoreFunction, SubsetScore
+from quietnn.targets import with_weights
+from quietnn.theory.family import Form
+from quietnn.weights import Partition
 
-ScoreModel = Callable[[nn.Module], Score]
-"""Judges a network, for example by its accuracy and loss on a hundred examples."""
-
-SEARCHES = ("coarse-to-fine", "racing")
-"""Every point on all examples, or most points on a few of them."""
+SEARCHES = ("coarse-to-fine", "racing", "even-grid", *AUTHORS_GRIDS)
+"""How the whole-model temperatures are searched: 22 points fitted to the noise, the same points raced, the full grid of
+the same steps, or one of the authors' grids."""
 
 
 @dataclass(frozen=True)
-class SubsetScore:
-    """A score that can also look at some of the examples only, as racing needs it.
+class Search:
+    """How temperatures are searched: over the whole model, then layer by layer.
 
     Attributes:
-        of: judges a network by the examples at some positions.
-        num_examples: how many examples there are.
+        whole: one of `SEARCHES`; left out, racing where the score can look at some of the examples, else
+            coarse-to-fine.
+        criterion: what ranks whole-model points, `"accuracy"` (ties broken by loss) or `"loss"`.
+        layerwise_criterion: the same for the steps of the coordinate search.
+        layerwise_sweeps: how often the coordinate search visits every layer.
+        form: how the prior mean enters the family (see `Form`).
+        grid: points of your own to try over the whole model, all or by racing.
 
-    >>> score = SubsetScore(lambda network, positions: Score(1.0, 0.0, len(positions)), num_examples=100)
-    >>> score(nn.Identity()).num_examples
-    100
+    >>> Search(whole="racing").criterion
+    'accuracy'
     """
 
-    of: Callable[[nn.Module, Tensor], Score]
-    num_examples: int
+    whole: str | None = None
+    criterion: str = Criterion.ACCURACY.value
+    layerwise_criterion: str = Criterion.LOSS.value
+    layerwise_sweeps: int = 1
+    form: str = Form.CENTRED.value
+    grid: Sequence[Temperatures] | None = None
 
-    def __call__(self, network: nn.Module) -> Score:
-        """The score on all examples."""
-        return self.of(network, torch.arange(self.num_examples))
+    def __post_init__(self) -> None:
+        """Refuse what there is not."""
+        if self.whole is not None and self.whole not in SEARCHES:
+            raise unknown_choice("search", self.whole, SEARCHES)
+        Criterion(self.criterion), Criterion(self.layerwise_criterion), Form(self.form)
+        if self.grid is not None:
+            object.__setattr__(self, "grid", tuple(self.grid))
+
+
+DEFAULT = Search()
 
 
 def tune(
-    model: nn.Module,
-    score: ScoreModel | SubsetScore,
+    what: object,
+    inputs: object = None,
+    labels: object = None,
     *,
-    noise_variance: NoiseVariance,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    loss: Losses | None = None,
+    score: ScoreFunction | None = None,
+    higher_is_better: bool = True,
     groups: str | Partition = "whole",
-    search: str = "coarse-to-fine",
-    grid: Sequence[Temperatures] | None = None,
+    search: Search = DEFAULT,
     with_beta: bool = True,
-    criterion: Criterion | str = Criterion.ACCURACY,
     seed: int = 0,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-) -> TuningResult[Temperatures] | TuningResult[GroupTemperatures]:
-    """Search the temperatures under which the denoised model scores best. The model itself stays as it is.
+) -> Repaired:
+    """Denoise with the temperatures `(lambda', beta)` under which the network scores best.
 
-    For one group: the `grid` given, or a coarse-to-fine search of at most 22 points. For several groups: the same
-    over the whole model, then a coordinate search from its optimum, at most four scores a group. With
-    `search="racing"` most points of the whole-model search see only a few of the examples, and the cost falls from 22
-    passes over them to about seven.
+    For one group at most 22 points are tried, most of them on a few of the examples where that is possible; for
+    several groups a coordinate search goes on from there, at most four scores a group.
 
     Args:
-        model: the network as received.
-        score: judges a denoised network; never let it see test data.
+        what: the network as received.
+        inputs: examples, about a hundred, in any form of `Evidence`; not needed with a score of your own.
+        labels: class numbers, or whatever `loss` compares outputs with.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        score: any function from a network to a number (or a `Score`), instead of accuracy on the examples. Never let it
+            see test data.
+        higher_is_better: which way `score` points: False for perplexity or an error.
         groups: `"whole"`, `"layerwise"` or a partition of your own.
-        search: one of `SEARCHES`; racing needs a `SubsetScore`.
-        grid: the points to try over the whole model, all or by racing.
+        search: how it is searched, see `Search`.
         with_beta: search `beta` too (MMSE_pb), or leave it at zero (MMSE_p).
-        criterion: rank by accuracy with ties broken by loss, or by loss. The layerwise steps, and the rounds of a race
-            before its last, always use loss.
         seed: of the order in which a race looks at the examples.
-        noisy: names of the noisy tensors, where the usual rule does not fit; give `denoise` the same.
-        normalisation: module types whose parameters carry no noise.
 
     Returns:
-        The best temperatures and every trial; pass `result.temperatures` to `quietnn.denoise(temperatures=...)`.
+        The denoised network. Details: `temperatures`, and `search` with every trial.
+
+    >>> import torch
+    >>> network = nn.Linear(2, 2)
+    >>> found = tune(network, score=lambda one: float(one.weight.norm()), higher_is_better=False, wnr_db=0.0)
+    >>> found.details["temperatures"].lambda_prime                            # the shortest weights: MMSE
+    0.0
     """
-    if search not in SEARCHES:
-        raise unknown_choice("search", search, SEARCHES)
-    received = noisy_weights(model, noisy=noisy, normalisation=normalisation)
-    whole = Reception.of(received, noise_variance)
-    scale = Scale(whole.statistics["whole"], whole.noise_variance)
-    judge = Judge(model, score, normalisation, noisy=noisy)
-    if search == "racing":
-        some, num_examples = judge.for_some(whole), judge.num_examples
-        if grid is not None:
-            best = race(some, grid, num_examples, criterion=criterion, seed=seed)
-        else:
-            best = race_coarse_to_fine(some, scale, num_examples, with_beta=with_beta, criterion=criterion, seed=seed)
-    elif grid is not None:
-        best = search_grid(judge.for_reception(whole), grid, criterion=criterion)
-    else:
-        best = coarse_to_fine(judge.for_reception(whole), scale, with_beta=with_beta, criterion=criterion)
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    options: dict[str, Any] = {"loss": loss, "score": score, "higher_is_better": None if higher_is_better else False}
+    evidence = labelled(inputs, labels, "tune", **options) if score is None else Evidence.of(inputs, labels, **options)
     if groups == "whole":
-        return best
-    grouped = Reception.of(received, noise_variance, groups=groups)
-    start = start_from(best.temperatures, scale, grouped)
-    return search_layerwise(judge.for_reception(grouped), grouped, start, with_beta=with_beta)
+        return (mmse_pb if with_beta else mmse_p)(observation, evidence, search=search, seed=seed)
+    made = mmse_pb_layerwise(observation, evidence, search=search, groups=groups, with_beta=with_beta, seed=seed)
+    return made if with_beta else replace(made, name="mmse_p_layerwise")
+
+
+def searched(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    search: Search = DEFAULT,
+    *,
+    with_beta: bool = True,
+    seed: int = 0,
+) -> TuningResult[Temperatures]:
+    """The whole-model temperatures that score best; several methods that need them search once."""
+
+    def make() -> TuningResult[Temperatures]:
+        whole, scale, judge = _whole(observation, search), _scale(observation, search), _judge(observation, evidence)
+        kind = search.whole or ("racing" if judge.can_race else "coarse-to-fine")
+        if kind == "racing":
+            some, num_examples = judge.for_some(whole), judge.num_examples
+            if search.grid is not None:
+                return race(some, search.grid, num_examples, criterion=search.criterion, seed=seed)
+            return race_coarse_to_fine(
+                some, scale, num_examples, with_beta=with_beta, criterion=search.criterion, seed=seed
+            )
+        score = judge.for_reception(whole)
+        if kind == "coarse-to-fine" and search.grid is None:
+            return coarse_to_fine(score, scale, with_beta=with_beta, criterion=search.criterion)
+        grid = search.grid or (even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS[kind])
+        points = tuple(point for point in grid if with_beta or point.beta == 0)
+        return search_grid(score, points, criterion=search.criterion)
+
+    return observation.remember(("searched", evidence, search, with_beta, seed), make)
+
+
+def searched_by_group(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    search: Search = DEFAULT,
+    *,
+    groups: str | Partition = "layerwise",
+    with_beta: bool = True,
+    seed: int = 0,
+) -> TuningResult[GroupTemperatures]:
+    """The temperatures of each group that score best, by a coordinate search from the whole-model optimum."""
+    best = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
+    layers = grouped(observation, groups, form=search.form)
+    return search_layerwise(
+        _judge(observation, evidence).for_reception(layers),
+        layers,
+        start_from(best.temperatures, _scale(observation, search), layers),
+        num_sweeps=search.layerwise_sweeps,
+        with_beta=with_beta,
+        criterion=search.layerwise_criterion,
+    )
+
+
+def mmse_p(
+    observation: Observation[Any, Any], evidence: Evidence, *, search: Search = DEFAULT, seed: int = 0
+) -> Repaired:
+    """MMSE_p over the whole model: `lambda'` searched, `beta = 0` (eq. 10)."""
+    found = searched(observation, evidence, search, with_beta=False, seed=seed)
+    return _applied(observation, "mmse_p", _whole(observation, search), found, found.num_passes)
+
+
+def mmse_pb(
+    observation: Observation[Any, Any], evidence: Evidence, *, search: Search = DEFAULT, seed: int = 0
+) -> Repaired:
+    """MMSE_pb over the whole model: `lambda'` and `beta` searched (eq. 13)."""
+    found = searched(observation, evidence, search, seed=seed)
+    return _applied(observation, "mmse_pb", _whole(observation, search), found, found.num_passes)
+
+
+def mmse_pb_layerwise(
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    *,
+    search: Search = DEFAULT,
+    groups: str | Partition = "layerwise",
+    with_beta: bool = True,
+    seed: int = 0,
+) -> Repaired:
+    """MMSE_pb with a pair of temperatures for each layer, or each group of a partition."""
+    whole = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
+    found = searched_by_group(observation, evidence, search, groups=groups, with_beta=with_beta, seed=seed)
+    layers = grouped(observation, groups, form=search.form)
+    return _applied(observation, "mmse_pb_layerwise", layers, found, whole.num_passes + found.num_passes)
+
+
+def mmse_pb_gradient(
+    observation: Observation[Any, Any], evidence: Evidence, *, search: Search = DEFAULT, seed: int = 0
+) -> Repaired:
+    """MMSE_pb layerwise by gradient, from the whole-model optimum; noise that differs in a layer counts by its mean.
+
+    The steps are those of the centred form, whatever form the search was asked for.
+    """
+    whole = searched(observation, evidence, search, seed=seed)
+    layers = grouped(observation, "layerwise", form=search.form)
+    even = observation.with_noise(noise_by_group(observation.known_noise, layers.weights, layers.groups))
+    start = start_from(whole.temperatures, _scale(observation, search), grouped(even, "layerwise"))
+    tuned = tune_by_gradient(even, evidence, start=start, seed=seed)
+    model = denoised(even, groups="layerwise", temperatures=tuned.temperatures)
+    found = TuningResult.of([Trial(tuned.temperatures, evidence.score_of(model))])
+    passes = math.ceil(whole.num_passes + tuned.num_passes) + 1
+    details = {"temperatures": tuned.temperatures, "search": found, "held_out_loss": tuned.held_out_loss}
+    return Repaired(model, "mmse_pb_gradient", passes, details)
+
+
+def _applied(
+    observation: Observation[Any, Any], name: str, weights: Reception, found: TuningResult[Any], passes: float
+) -> Repaired:
+    """The network under the temperatures that a search found."""
+    model = with_weights(observation.received, weights.estimate(weights.denoisers(found.temperatures)))
+    return Repaired(model, name, math.ceil(passes), {"temperatures": found.temperatures, "search": found})
+
+
+def _whole(observation: Observation[Any, Any], search: Search) -> Reception:
+    return grouped(observation, form=search.form)
+
+
+def _scale(observation: Observation[Any, Any], search: Search) -> Scale:
+    whole = _whole(observation, search)
+    return Scale(whole.statistics["whole"], whole.noise_variance)
+
+
+def _judge(observation: Observation[Any, Any], evidence: Evidence) -> "Judge":
+    return observation.remember(("judge", evidence), lambda: Judge(observation, evidence.as_score))
 
 
 class Judge:
     """Scores temperatures by denoising one scratch copy of the model again and again."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        score: ScoreModel | SubsetScore,
-        normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-        *,
-        noisy: Collection[str] | None = None,
-    ) -> None:
-        self._scratch = copy.deepcopy(model)
-        self._weights = noisy_weights(self._scratch, noisy=noisy, normalisation=normalisation)
+    def __init__(self, observation: Observation[Any, Any], score: Callable[[nn.Module], Score] | SubsetScore) -> None:
+        scratch = observation.on(copy.deepcopy(observation.model))
+        self._scratch, self._weights = scratch.model, scratch.weights
         self._score = score
         self._memory = Memory()
         self._written: tuple[Reception, GroupTemperatures] | None = None
@@ -139,6 +268,11 @@ class Judge:
             return self._judge(reception, temperatures)
 
         return score
+
+    @property
+    def can_race(self) -> bool:
+        """Whether the score can look at some of the examples."""
+        return isinstance(self._score, SubsetScore)
 
     @property
     def num_examples(self) -> int:
@@ -178,6 +312,6 @@ class Judge:
         if not isinstance(self._score, SubsetScore):
             raise InvalidConfig(
                 "racing looks at some of the examples at a time, and this score always looks at all; give "
-                "SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search='racing'"
+                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
             )
         return self._score

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import is_oracle, style_of
 from quietnn.records import Record
 from quietnn.reports.analysis import CONFIDENCE, TaskAnalysis, sentences
 from quietnn.reports.curves import Curve
 from quietnn.reports.gains import Gain, crossing, percent
 from quietnn.reports.media import over_media, wnr_axis
-from quietnn.reports.methods import is_oracle, style_of
 from quietnn.reports.page.numbers import short, table_payload
 from quietnn.reports.surface_figure import pole_of
 from quietnn.reports.tables import accuracy_table, cost_table, gain_table, interval_text

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from quietnn.errors import InvalidConfig
+from quietnn.methods import CLEAN
 from quietnn.records import Record
 from quietnn.reports.analysis import Analysis, analyse_runs
 from quietnn.reports.curves import check_record
 from quietnn.reports.media import over_media
-from quietnn.reports.methods import CLEAN
 from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.progress import missing_sentence
 from quietnn.reports.page.results import results_payload

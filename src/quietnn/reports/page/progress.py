@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from quietnn.methods import CLEAN, style_of
 from quietnn.records import Record
-from quietnn.reports.methods import CLEAN, style_of
 from quietnn.reports.runs import EXPERIMENT, Run
 from quietnn.reports.titles import counted
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from quietnn.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.analysis import TaskAnalysis, analyse_task
-from quietnn.reports.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.reports.page.inference import looks, task_payload
 from quietnn.reports.page.numbers import short, table_payload
 from quietnn.reports.tables import cost_table

@@ -1,7 +1,7 @@
 """Names and looks of methods."""
 
 from quietnn.experiments import methods
-from quietnn.reports.methods import METHODS, rank, style_of
+from quietnn.methods import METHODS, rank, style_of
 
 
 def test_no_two_known_methods_look_alike_in_colour_or_in_grey() -> None:

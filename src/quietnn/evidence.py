@@ -1,0 +1,393 @@
+"""What is known about the task: inputs, labels, a loss, a score, variants of the inputs."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from quietnn.batches import (
+    Inputs,
+    as_inputs,
+    as_labels,
+    check_finite,
+    check_inputs,
+    check_labels,
+    check_outputs,
+    joined,
+    outputs_of,
+    parts_of_batch,
+    take,
+)
+from quietnn.errors import InvalidConfig
+from quietnn.score import Score, SubsetScore, as_score
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""`loss(outputs, labels)`: one loss for each example, shape (examples,)."""
+
+Run = Callable[[nn.Module, Inputs], Tensor]
+"""Calls a network on inputs and returns its outputs, in the order of the inputs."""
+
+Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
+"""`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
+
+A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
+network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights
+(`repairs/fitting/moving_statistics.py`) then see all of them at once.
+"""
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""Random variants of a batch of inputs that keep their labels, for example crops and flips."""
+
+BATCH_SIZE = 256
+"""Examples that go through a network at once where nothing else is said: a gradient of ResNet18 then takes 4 GB."""
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The loss of a classifier on each example.
+
+    >>> cross_entropy(torch.zeros(1, 2), torch.tensor([1]))
+    tensor([0.6931])
+    """
+    return functional.cross_entropy(outputs, labels, reduction="none")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a network did on each of some examples.
+
+    Attributes:
+        losses: float64, infinite where not a number.
+        right: 1.0 where the largest output is that of the label, else 0.0; None where labels are not class numbers.
+    """
+
+    losses: Tensor
+    right: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Examples of what a network is for, with or without labels, and how a network is judged on them.
+
+    Attributes:
+        inputs: a tensor or an array, or a dict of them passed by keyword; or a `Dataset`, a `DataLoader` or any other
+            collection of batches that can be read more than once. A batch is inputs, `(inputs, labels)`, or a dict
+            with `labels` in it.
+        labels: class numbers, or whatever `loss` compares outputs with. A loader brings its own.
+        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        score: judges a network where accuracy and loss on the examples are not what counts: a function to a number.
+        higher_is_better: which way `score` points.
+        augment: random variants of a tensor of inputs that keep their labels, for methods that fit to them.
+        batch_size: examples that go through a network at once.
+        run: calls the network.
+        mean_loss: takes the place of inputs, labels and loss for methods that fit, see `Loss`; with `num_examples`.
+        num_examples: how many positions `mean_loss` can address.
+
+    >>> evidence = Evidence(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
+    >>> len(evidence), round(evidence.score_of(nn.Identity()).loss, 4)       # two classes, equal logits: log 2
+    (4, 0.6931)
+    """
+
+    inputs: Any = None
+    labels: Any = None
+    loss: Losses = field(default=cross_entropy)
+    score: Callable[[nn.Module], Score | float] | SubsetScore | None = None
+    higher_is_better: bool = True
+    augment: Augment | None = None
+    batch_size: int = BATCH_SIZE
+    run: Run = field(default=outputs_of)
+    mean_loss: Loss | None = None
+    num_examples: int | None = None
+
+    def __post_init__(self) -> None:
+        """Bring inputs and labels into tensors, and refuse what no network can be run or judged on."""
+        for name in ("loss", "score", "augment", "run", "mean_loss"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise InvalidConfig(f"{name} is a {type(value).__name__}; give a function, see quietnn.Evidence")
+        if (self.mean_loss is None) != (self.num_examples is None):
+            raise InvalidConfig("mean_loss goes with num_examples: Evidence(mean_loss=f, num_examples=100)")
+        if self.batch_size < 1:
+            raise InvalidConfig(f"batch_size is {self.batch_size}; it must be 1 or more")
+        if self.inputs is None:
+            if self.labels is not None:
+                raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
+            return
+        loader = _loader(self.inputs, self.batch_size)
+        if loader is not None:
+            if self.labels is not None:
+                raise InvalidConfig(
+                    f"a {type(self.inputs).__name__} brings its labels, and labels were given too; leave labels out"
+                )
+            object.__setattr__(self, "inputs", loader)
+            return
+        inputs = as_inputs(self.inputs)
+        num_inputs = check_inputs(inputs)
+        check_finite(inputs)
+        object.__setattr__(self, "inputs", inputs)
+        if self.labels is not None:
+            object.__setattr__(self, "labels", self._checked_labels(self.labels, num_inputs))
+
+    @classmethod
+    def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":
+        """Evidence from what a user passes to a repair: itself, or inputs and labels in any form.
+
+        >>> len(Evidence.of([torch.zeros(3, 2), torch.zeros(2, 2)]).in_memory())
+        5
+        """
+        if isinstance(inputs, Evidence):
+            given = [name for name, value in more.items() if value is not None]
+            if labels is not None or given:
+                raise InvalidConfig(
+                    f"{'labels' if labels is not None else given[0]} came beside an Evidence, which holds its own; "
+                    "make one with dataclasses.replace(evidence, ...)"
+                )
+            return inputs
+        return cls(inputs, labels, **{name: value for name, value in more.items() if value is not None})
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether there are inputs to run."""
+        return self.inputs is not None
+
+    @cached_property
+    def has_labels(self) -> bool:
+        """Whether networks can be judged on labels, or by a loss that needs none."""
+        if self.mean_loss is not None or self.labels is not None:
+            return True
+        if not self.is_streamed:
+            return False
+        return next(self.batches())[1] is not None
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether inputs come in batches and are not held in memory."""
+        return self.inputs is not None and not isinstance(self.inputs, Tensor | Mapping)
+
+    def __len__(self) -> int:
+        """How many examples there are, in memory or addressed by `mean_loss`."""
+        if self.num_examples is not None:
+            return self.num_examples
+        if self.inputs is None:
+            return 0
+        return check_inputs(self.in_memory().inputs)
+
+    def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
+        """Inputs and labels, `batch_size` at a time, or as the loader has them; checked one by one."""
+        if not self.is_streamed:
+            for start in range(0, len(self), self.batch_size):
+                part = slice(start, start + self.batch_size)
+                yield take(self.inputs, part), None if self.labels is None else self.labels[part]
+            return
+        num_batches = 0
+        for batch in self.inputs:
+            inputs, labels = parts_of_batch(batch)
+            num_inputs = check_inputs(inputs)
+            check_finite(inputs)
+            num_batches += 1
+            yield inputs, None if labels is None else self._checked_labels(labels, num_inputs)
+        if not num_batches:
+            raise InvalidConfig("the inputs hold no batch; give at least one, and one that can be read again")
+
+    def in_memory(self) -> "Evidence":
+        """The same with all examples in tensors, which methods that fit need; read once from a loader."""
+        return self._gathered if self.is_streamed else self
+
+    @cached_property
+    def _gathered(self) -> "Evidence":
+        parts = list(self.batches())
+        labels = [labels for _, labels in parts if labels is not None]
+        if labels and len(labels) < len(parts):
+            raise InvalidConfig("some batches have labels and others have none; give labels with all, or with none")
+        return replace(
+            self, inputs=joined([inputs for inputs, _ in parts]), labels=torch.cat(labels) if labels else None
+        )
+
+    def take(self, positions: Tensor) -> "Evidence":
+        """The examples at these positions."""
+        if self.mean_loss is not None:
+            whole = self.mean_loss
+            return replace(
+                self,
+                mean_loss=lambda network, chosen, generator: whole(network, positions[chosen], generator),
+                num_examples=len(positions),
+            )
+        known = self.in_memory()
+        labels = None if known.labels is None else known.labels[positions]
+        score = self.score.at(positions) if isinstance(self.score, SubsetScore) else self.score
+        return replace(known, inputs=take(known.inputs, positions), labels=labels, score=score)
+
+    def without_labels(self) -> "Evidence":
+        """The inputs alone."""
+        return replace(self, labels=None, mean_loss=None, num_examples=None, score=None)
+
+    def judge(self, network: nn.Module) -> Verdict:
+        """Run a network on all examples in evaluation mode, batch by batch; its modes are restored."""
+        modes = {layer: layer.training for layer in network.modules()}
+        losses, right = [], []
+        try:
+            with torch.no_grad():
+                network.eval()
+                for inputs, labels in self.batches():
+                    outputs = self.run(network, inputs)
+                    losses.append(self._each(outputs, labels).double())
+                    right.append(_right(outputs, labels))
+        finally:
+            for layer, mode in modes.items():
+                layer.training = mode
+        every = torch.cat(losses).nan_to_num(nan=torch.inf, posinf=torch.inf)
+        known = [one for one in right if one is not None]
+        return Verdict(every, torch.cat(known) if len(known) == len(right) else None)
+
+    def loss_at(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The mean loss at some positions, in the form that gradients are taken of (`Loss`)."""
+        if self.mean_loss is not None:
+            return self.mean_loss(network, positions, generator)
+        known = self.in_memory()
+        inputs = take(known.inputs, positions)
+        if self.augment is not None and generator is not None and isinstance(inputs, Tensor):
+            inputs = self.augment(inputs, generator)
+        outputs, labels = self.run(network, inputs), known.labels[positions]
+        if self.loss is cross_entropy:  # the mean in one operation
+            check_outputs(outputs, labels)
+            return functional.cross_entropy(outputs, labels)
+        return self._each(outputs, labels).mean()
+
+    def score_of(self, network: nn.Module) -> Score:
+        """The score of a network: by the function given, else accuracy and loss on the examples."""
+        if self.score is not None:
+            return as_score(self.score(network), higher_is_better=self.higher_is_better)
+        if self.mean_loss is not None:
+            with torch.no_grad():
+                value = float(self.mean_loss(network, torch.arange(len(self)), None))
+            return Score(None, math.inf if math.isnan(value) else value, len(self))
+        verdict = self.judge(network)
+        accuracy = None if verdict.right is None else float(verdict.right.mean())
+        return Score(accuracy, float(verdict.losses.mean()), len(verdict.losses))
+
+    @property
+    def as_score(self) -> Callable[[nn.Module], Score] | SubsetScore:
+        """A score for searches: of some examples too, where that can be had."""
+        if isinstance(self.score, SubsetScore):
+            return self.score
+        if self.score is not None or self.mean_loss is not None:
+            return self.score_of
+        return SubsetScore(lambda network, positions: self.take(positions).score_of(network), len(self))
+
+    def _checked_labels(self, labels: object, num_inputs: int) -> Tensor:
+        tensor = as_labels(labels)
+        if self.loss is cross_entropy:
+            return check_labels(tensor, num_inputs)
+        if not tensor.dim() or len(tensor) != num_inputs:
+            raise InvalidConfig(
+                f"{num_inputs} inputs do not go with labels of shape {tuple(tensor.shape)}; give one for each"
+            )
+        return tensor
+
+    def _each(self, outputs: Tensor, labels: Tensor | None) -> Tensor:
+        if labels is None:
+            raise InvalidConfig("there are no labels to judge by; give them: repair(model, inputs, labels)")
+        if self.loss is cross_entropy:
+            check_outputs(outputs, labels)
+            losses = cross_entropy(outputs, labels)
+            return losses if losses.dim() == 1 else losses.flatten(1).mean(1)  # a label at each of several positions
+        losses = self.loss(outputs, labels)
+        if not isinstance(losses, Tensor) or losses.shape != (len(labels),):
+            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise InvalidConfig(
+                f"the loss returned {shape} for {len(labels)} examples; it must return one loss for each, for example "
+                "loss=lambda outputs, labels: mse_loss(outputs, labels, reduction='none').flatten(1).mean(1)"
+            )
+        return losses
+
+
+NOTHING = Evidence()
+"""No evidence: neither inputs nor labels."""
+
+
+def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
+    """Which outputs are largest at the label's place; None where labels are not class numbers."""
+    if labels is None or outputs.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
+        return None
+    return (outputs.argmax(1) == labels).double()
+
+
+def _loader(inputs: object, batch_size: int) -> Iterable[Any] | None:
+    """Something that yields batches each time it is read; None where inputs are in memory."""
+    if isinstance(inputs, Tensor | Mapping) or hasattr(inputs, "__array__"):
+        return None
+    if isinstance(inputs, IterableDataset):
+        raise InvalidConfig("an IterableDataset has no end that is known; give DataLoader(dataset, batch_size=...)")
+    if isinstance(inputs, Dataset):
+        return DataLoader(inputs, batch_size=batch_size)
+    if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable):
+        return None  # as_inputs says what is wrong with it
+    if isinstance(inputs, Iterator):
+        raise InvalidConfig(
+            f"inputs is a {type(inputs).__name__}, which can be read once only; give a list of batches, list(inputs), "
+            "or a DataLoader"
+        )
+    if isinstance(inputs, Sequence) and inputs and not isinstance(inputs[0], Tensor | Mapping | Sequence):
+        return None
+    return inputs
+
+
+@dataclass(frozen=True)
+class Split:
+    """Positions to fit on and positions held out as a guard against overfitting."""
+
+    fit: Tensor
+    held_out: Tensor
+
+    @classmethod
+    def of(cls, num_examples: int, held_out: float, *, seed: int) -> "Split":
+        """A random split; each side gets at least one example.
+
+        >>> split = Split.of(10, 0.2, seed=0)
+        >>> len(split.fit), len(split.held_out)
+        (8, 2)
+        """
+        if num_examples < 2:
+            raise InvalidConfig(f"num_examples is {num_examples}; fitting with a held-out part needs 2 or more")
+        if not 0 < held_out < 1:
+            raise InvalidConfig(f"held_out is {held_out}; it must be a fraction between 0 and 1, for example 0.2")
+        num_held_out = min(max(round(held_out * num_examples), 1), num_examples - 1)
+        order = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed))
+        return cls(order[num_held_out:], order[:num_held_out])
+
+
+def folds(num_examples: int, num_folds: int, *, seed: int) -> list[Split]:
+    """Splits in which every example is held out once, from the fit on all others.
+
+    >>> [len(split.held_out) for split in folds(5, 2, seed=0)]
+    [3, 2]
+    """
+    if not 2 <= num_folds <= num_examples:
+        raise InvalidConfig(f"num_folds is {num_folds}; it must be from 2 to the number of examples, {num_examples}")
+    parts = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed)).tensor_split(num_folds)
+    return [Split(torch.cat([*parts[:index], *parts[index + 1 :]]), part) for index, part in enumerate(parts)]
+
+
+def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:
+    """Inputs in any form, for a verb that cannot do without."""
+    if inputs is None:
+        raise InvalidConfig(f"{verb} needs inputs, and they are None; call {verb}(model, inputs, noise_variance=...)")
+    if callable(inputs) and not isinstance(inputs, Iterable):
+        raise InvalidConfig(
+            f"{verb} takes inputs, and got a function; call {verb}(model, inputs, labels, loss=...), or pass "
+            "Evidence(mean_loss=function, num_examples=100) as inputs"
+        )
+    return Evidence.of(inputs, **more)
+
+
+def labelled(inputs: object, labels: object, verb: str, **more: Any) -> Evidence:
+    """Inputs and labels in any form, for a verb that cannot do without."""
+    evidence = some_inputs(inputs, verb, labels=labels, **more)
+    if not evidence.has_labels:
+        raise InvalidConfig(f"{verb} needs labels, and there are none; call {verb}(model, inputs, labels, ...)")
+    return evidence

@@ -1,0 +1,128 @@
+"""Every method by name: what it needs, what it costs, how it is drawn. No torch: those who read records need none."""
+
+from dataclasses import dataclass
+
+NEEDS = ("nothing", "inputs", "shares", "labels")
+"""What a method can need beside the noisy weights, each more than the one before: inputs, inputs whose classes have
+known shares, inputs with labels."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a reader of results has to know about a method.
+
+    Attributes:
+        name: in records, configurations and `--method`.
+        label: in tables and legends.
+        colour: of its line, safe for colour-blind readers.
+        marker: for grey print.
+        line: its style.
+        needs: one of `NEEDS`.
+        cost: about how many forward passes over the examples it takes; a backward pass counts two.
+        reference: an equation of the paper, a page of ours, or another paper.
+    """
+
+    name: str
+    label: str
+    colour: str
+    marker: str = "o"
+    line: str = "-"
+    needs: str = "labels"
+    cost: float = 0.0
+    reference: str = ""
+
+
+METHODS: dict[str, Method] = {
+    row.name: row
+    for row in (
+        Method("ml", "ML", "#000000", "s", "--", "nothing", 0, "eq. (4)"),
+        Method("mmse", "MMSE", "#E69F00", "v", "-.", "nothing", 0, "eq. (8)"),
+        Method("mmse_at_mean_noise", "MMSE at the mean noise", "#B8860B", ".", ":", "nothing", 0, "eq. (8)"),
+        Method("mmse_layerwise", "MMSE layerwise", "#A06A00", "<", ":", "nothing", 0, "eq. (8), layer by layer"),
+        Method("mmse_p", "MMSE_p", "#56B4E9", "^", "-.", "labels", 8, "eq. (10)"),
+        Method("mmse_p_layerwise", "MMSE_p layerwise", "#2F7FB0", ">", ":", "labels", 22, "eq. (10), layer by layer"),
+        Method("mmse_pb", "MMSE_pb", "#0072B2", "o", "-", "labels", 8, "eq. (13)"),
+        Method(
+            "mmse_pb_layerwise", "MMSE_pb layerwise", "#D55E00", "D", "-", "labels", 110, "eq. (13), layer by layer"
+        ),
+        Method("mmse_pb_reused", "MMSE_pb reused", "#CC79A7", "P", "--", "nothing", 0, "eq. (13)"),
+        Method("mmse_pb_oracle", "MMSE_pb oracle", "#009E73", "*", ":", "labels", 22, "eq. (13)"),
+        Method("calibrated", "Calibrated", "#882255", "X", "-", "inputs", 1, "docs/calibration.md"),
+        Method(
+            "calibrated_balanced",
+            "Calibrated, balanced classes",
+            "#AA3377",
+            "1",
+            "-.",
+            "shares",
+            1,
+            "docs/calibration.md",
+        ),
+        Method("branches", "MMSE of branches", "#77AADD", "$Y$", "-.", "inputs", 0, "docs/branches.md"),
+        Method(
+            "branches_balanced",
+            "MMSE of branches, balanced classes",
+            "#225588",
+            "$C$",
+            "-",
+            "shares",
+            1,
+            "docs/branches.md",
+        ),
+        Method("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "docs/structured.md"),
+        Method(
+            "self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "docs/self-training.md"
+        ),
+        Method("mmse_calibrated", "MMSE, calibrated", "#CC6677", "_", "-.", "inputs", 1, "docs/calibration.md"),
+        Method("re_estimated", "Re-estimated", "#DDAA33", "d", ":", "inputs", 1, "Schneider et al. 2020"),
+        Method("mmse_pb_gradient", "MMSE_pb by gradient", "#999933", "H", "-", "labels", 110, "docs/posterior.md"),
+        Method("finetuned", "Fine-tuned", "#888888", "8", "--", "labels", 270, "docs/posterior.md"),
+        Method("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "docs/posterior.md"),
+        Method("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "docs/noisy-training.md"),
+        Method(
+            "mmse_pb_fixed_oracle", "MMSE_pb fixed, oracle", "#7DA87B", "2", ":", "labels", 0, "docs/noisy-training.md"
+        ),
+        Method("carried", "Prior carried", "#AA4499", "x", "-", "labels", 0, "docs/noisy-training.md"),
+        Method("planned", "Planned", "#CC3311", "3", "-", "labels", 0, "docs/noisy-training.md"),
+        Method("planned_bold", "Planned, bold", "#882200", "$W$", "-", "labels", 0, "docs/noisy-training.md"),
+        Method("planned_layerwise", "Planned layerwise", "#EE7733", "4", "-.", "labels", 0, "docs/noisy-training.md"),
+        Method("auto", "Auto", "#332288", "p", "-", "labels", 330, "docs/auto.md"),
+        Method("auto_unlabelled", "Auto, no labels", "#7766BB", "|", "-.", "inputs", 1, "docs/auto.md"),
+    )
+}
+"""Every known method, in the order of tables and legends."""
+
+REFERENCE = "ml"
+"""The method that gains are measured against: the weights used as they arrived."""
+
+CLEAN = "clean"
+"""The method name of a record that holds the accuracy without noise."""
+
+_SPARE = ("#117733", "#AA4499", "#999933", "#6699CC", "#661100", "#888888")
+_SPARE_MARKERS = ("d", "8", "H", "1", "p", "h")
+
+
+def style_of(method: str) -> Method:
+    """The style of a method; one that the table lacks goes by its own name, always with the same look.
+
+    >>> style_of("mmse_pb").label, style_of("brand_new").label
+    ('MMSE_pb', 'brand_new')
+    """
+    if method in METHODS:
+        return METHODS[method]
+    index = sum(method.encode()) % len(_SPARE)
+    return Method(method, method, _SPARE[index], _SPARE_MARKERS[index])
+
+
+def is_oracle(method: str) -> bool:
+    """Whether a method was tuned on test data, so that it bounds the others and never wins.
+
+    >>> is_oracle("mmse_pb_oracle"), is_oracle("mmse_pb")
+    (True, False)
+    """
+    return "oracle" in method.lower()
+
+
+def rank(method: str) -> int:
+    """Where a method stands in tables and legends; unknown ones come last."""
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)

@@ -1,0 +1,231 @@
+"""What arrived: noisy weights, and all that is known of how they became noisy."""
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import TypeVar as TypeVarWithDefault
+
+from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance, scaled
+from quietnn.targets import noisy_weights, with_weights
+from quietnn.units import db_to_ratio
+from quietnn.weights import NORMALISATION_TYPES, Weights, WeightStatistics, check_weights
+
+Received = TypeVar("Received", covariant=True)
+Noise = TypeVarWithDefault("Noise", covariant=True, default=float)
+Found = TypeVar("Found")
+
+Gain = float | Mapping[str, float]
+"""By how much a channel multiplies the weights: one number, or by tensor name."""
+
+Offset = float | Mapping[str, float]
+"""What a channel adds to all weights alike: one number, or by tensor name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation(Generic[Received, Noise]):
+    """What a receiver holds: `r = gain (w + z) + offset` and the variance of `z` (eq. 2).
+
+    `z` has mean zero and is uncorrelated with `w`. Every repair takes an observation, and undoes gain and offset first.
+
+    Attributes:
+        received: the noisy weights, of the kind that was sent: a module, a state dict or a tensor.
+        noise_variance: `sigma_z^2`, one for the whole model, or by tensor name, each a number or a tensor. None where
+            it is not known; a network with BatchNorm and some inputs tell it then.
+        gain: what the weights were multiplied by; 1 for additive noise.
+        offset: what was added to all weights of a tensor alike; 0 for noise of mean zero.
+        rounded: whether the weights were rounded, which is not noise; None where nobody says so.
+        noisy: names of the tensors that went through the channel, where the usual rule does not fit.
+        normalisation: module types, beside the usual ones, whose parameters carry no noise.
+        statistics: of the clean weights, `{"whole": ...}`, where the sender tells them.
+        as_received: what arrived, where gain and offset have been undone since.
+
+    >>> observation = Observation(torch.tensor([1.0, 2.0]), 0.1, gain=0.5, offset=1.0)
+    >>> observation.at_unit_gain().received
+    tensor([0., 2.])
+    """
+
+    received: Received
+    noise_variance: Noise
+    gain: Gain = field(default=1.0, repr=False)
+    offset: Offset = field(default=0.0, repr=False)
+    rounded: bool | None = field(default=None, repr=False)
+    noisy: tuple[str, ...] | None = field(default=None, repr=False)
+    normalisation: tuple[type[nn.Module], ...] = field(default=NORMALISATION_TYPES, repr=False)
+    statistics: Mapping[str, WeightStatistics] | None = field(default=None, repr=False)
+    as_received: Any = field(default=None, repr=False)
+    _memory: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The noisy tensors by name, as they are in what was received; they share its memory."""
+        return noisy_weights(
+            cast("nn.Module | Weights | Tensor", self.received), noisy=self.noisy, normalisation=self.normalisation
+        )
+
+    @property
+    def model(self) -> nn.Module:
+        """What was received, where it is a network.
+
+        Raises:
+            QuietnnError: if it is a state dict or a tensor, which no inputs can be run through.
+        """
+        if not isinstance(self.received, nn.Module):
+            raise QuietnnError(
+                f"this repair runs the network, and what arrived is a {type(self.received).__name__}; "
+                "load it first: model.load_state_dict(state), then repair(model, ...)"
+            )
+        return self.received
+
+    @property
+    def mean_noise_variance(self) -> float:
+        """The noise variance of an average weight."""
+        noise = noise_by_tensor(self.known_noise, self.weights)
+        return one_variance(self.known_noise) if noise is None else mean_noise(noise, self.weights)
+
+    @property
+    def known_noise(self) -> NoiseVariance:
+        """The noise variance, where it is known.
+
+        Raises:
+            InvalidConfig: if it is not.
+        """
+        if self.noise_variance is None:
+            raise InvalidConfig(
+                "the noise power is unknown; give it: repair(model, noise_variance=1e-4) or repair(model, wnr_db=6). "
+                "noise_power_from_pilots, noise_power_from_receptions and noise_power_from_batch_norm estimate it"
+            )
+        return cast(NoiseVariance, self.noise_variance)
+
+    def at_unit_gain(self) -> "Observation[Received, Noise]":
+        """The same observation with gain and offset undone: `(r - offset) / gain = w + z`.
+
+        Raises:
+            InvalidConfig: if a noisy tensor is one whose gain or offset the channel does not tell.
+        """
+        if (self.gain, self.offset) == (1.0, 0.0):
+            return self
+        return self.remember("at unit gain", self._at_unit_gain)
+
+    def _at_unit_gain(self) -> "Observation[Received, Noise]":
+        told = [value for value in (self.gain, self.offset) if isinstance(value, Mapping)]
+        named = replace(self, noisy=tuple(told[0])) if self.noisy is None and told else self
+        missing = [name for name in named.weights if any(name not in value for value in told)]
+        if missing:
+            raise InvalidConfig(
+                f"the channel tells no gain of {missing[0]!r}, only of {', '.join(list(told[0])[:4])}; "
+                "name tensors that went through it, or leave `noisy` out"
+            )
+        whole = {
+            name: undone(own, of_tensor(self.gain, name), of_tensor(self.offset, name))
+            for name, own in named.weights.items()
+        }
+        received = with_weights(self.received, whole)  # type: ignore[type-var]
+        return replace(self, received=received, gain=1.0, offset=0.0, as_received=self.received)
+
+    def on(self, received: Any, **changes: Any) -> "Observation[Any, Any]":
+        """The same facts about another state of the network, for example one that was denoised since."""
+        return replace(self, received=received, **changes)
+
+    def with_noise(self, noise_variance: NoiseVariance) -> "Observation[Received, NoiseVariance]":
+        """The same weights under another noise variance."""
+        return replace(cast("Observation[Received, Any]", self), noise_variance=noise_variance)
+
+    def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
+        """What `make` returned the first time it was asked for under this key: searches that several methods share."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        return cast(Found, self._memory[key])
+
+
+def observe(
+    what: object,
+    *,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> Observation[Any, Any]:
+    """What a user passes as the first argument of a repair, as an observation at unit gain.
+
+    Args:
+        what: an `Observation`; or a module, a state dict or a tensor.
+        noise_variance: `sigma_z^2` of a plain model; of an observation, in place of what it tells.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels instead; `sigma_z^2 = Var(r) / (1 + eta)`.
+        noisy: names of the noisy tensors, where the usual rule does not fit.
+        normalisation: module types whose parameters carry no noise.
+
+    >>> observe(torch.tensor([3.0, -3.0]), wnr_db=0.0).noise_variance
+    4.5
+    """
+    if noise_variance is not None and wnr_db is not None:
+        raise InvalidConfig(
+            f"the noise was given twice, noise_variance={noise_variance} and wnr_db={wnr_db}; leave one out"
+        )
+    if isinstance(what, Observation):
+        facts: dict[str, Any] = {} if noisy is None else {"noisy": tuple(noisy)}
+        if normalisation is not NORMALISATION_TYPES:
+            facts["normalisation"] = normalisation
+        observation = (replace(what, **facts) if facts else what).at_unit_gain()
+    else:
+        _check_kind(what)
+        observation = Observation(
+            what, noise_variance, noisy=None if noisy is None else tuple(noisy), normalisation=normalisation
+        )
+    if wnr_db is not None:
+        noise_variance = noise_at(observation.weights, wnr_db)
+    if noise_variance is not None and noise_variance is not observation.noise_variance:
+        observation = observation.with_noise(noise_variance)
+    return observation
+
+
+def noise_at(weights: Weights, wnr_db: float) -> float:
+    """`sigma_z^2` of received weights whose WNR is known: `Var(r) = (1 + eta) sigma_z^2`.
+
+    >>> noise_at({"w": torch.tensor([3.0, -3.0])}, wnr_db=0.0)
+    4.5
+    """
+    check_weights(weights)
+    return WeightStatistics.from_clean(weights.values()).variance / (1.0 + db_to_ratio(wnr_db))
+
+
+def _check_kind(what: object) -> None:
+    if isinstance(what, type) and issubclass(what, nn.Module):
+        raise InvalidConfig(f"{what.__name__} is a class; pass a network: repair({what.__name__}(), ...)")
+    if isinstance(what, nn.Module | Mapping | Tensor):
+        return
+    hint = "load it first, or use the command line: quietnn repair FILE OUT" if isinstance(what, str) else "load it"
+    raise InvalidConfig(
+        f"the first argument is a {type(what).__name__}; give what arrived: an Observation, a module, a state dict or "
+        f"a tensor; {hint}"
+    )
+
+
+def misjudged(observation: Observation[Received, Any], factor: float) -> Observation[Received, Any]:
+    """The observation of a receiver that believes in a noise power this many times the true one."""
+    return observation.with_noise(scaled(observation.known_noise, factor))
+
+
+def of_tensor(value: Gain | Offset, name: str) -> float:
+    """The gain or offset of one tensor.
+
+    >>> of_tensor(2.0, "w"), of_tensor({"w": 3.0}, "w")
+    (2.0, 3.0)
+    """
+    return value[name] if isinstance(value, Mapping) else value
+
+
+def undone(received: Tensor, gain: float, offset: float) -> Tensor:
+    """`(r - offset) / gain = w + z` of one tensor; 16-bit tensors are computed in float32 and rounded once.
+
+    >>> undone(torch.tensor([1.0, 2.0]), gain=0.5, offset=1.0)
+    tensor([0., 2.])
+    """
+    if offset == 0.0:
+        return received / gain
+    exact = torch.promote_types(received.dtype, torch.float32)
+    return ((received.to(exact) - offset) / gain).to(received.dtype)

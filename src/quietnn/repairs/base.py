@@ -1,0 +1,225 @@
+"""The shape of every repair: what arrived and what is known of the task go in, a `Repaired` comes out."""
+
+import html
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.evidence import Evidence
+from quietnn.methods import METHODS, NEEDS, Method
+from quietnn.observation import Observation
+
+
+@dataclass(frozen=True, repr=False)
+class Repaired:
+    """The result of every repair.
+
+    Attributes:
+        model: the repaired network, a copy; a state dict or a tensor where one was given.
+        name: of the method that made it, a row of `REPAIRS`.
+        passes: what it cost, in forward passes over the examples; a backward pass counts two.
+        details: what else the method has to tell, by name.
+
+    >>> from torch import nn
+    >>> Repaired(nn.Linear(1, 1), "calibrated", 1.0, {"head_weight": 0.0})
+    Repaired('calibrated', 1 pass, model=Linear, details: head_weight)
+    """
+
+    model: Any
+    name: str
+    passes: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line."""
+        passes = f"{self.passes:.3g} pass" + ("" if self.passes == 1 else "es")
+        more = f", details: {', '.join(self.details)}" if self.details else ""
+        return f"Repaired({self.name!r}, {passes}, model={type(self.model).__name__}{more})"
+
+    def __str__(self) -> str:
+        """What a method has to tell in words, where it does; else one line."""
+        return str(self.details["report"]) if "report" in self.details else repr(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the line, and the details that are short."""
+        short = {name: str(value) for name, value in self.details.items()}
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td><pre>{html.escape(text)}</pre></td></tr>"
+            for name, text in short.items()
+            if len(text) < _LONGEST
+        )
+        return f"<p><code>{html.escape(repr(self))}</code></p><table>{rows}</table>"
+
+
+_LONGEST = 2000
+"""Characters of a detail that a notebook still shows."""
+
+
+class Run(Protocol):
+    """`run(observation, evidence, seed, settings)`: the observation has its gain undone; settings are the row's own."""
+
+    def __call__(
+        self, observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Any
+    ) -> Repaired: ...
+
+
+def always(model: object) -> bool:
+    """For repairs that every network can have."""
+    return True
+
+
+def never(model: object) -> bool:
+    """For repairs that `auto` leaves alone."""
+    return False
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One row of `REPAIRS`: a way to repair a network, and what has to be known to choose it.
+
+    Attributes:
+        method: name, label, reference, needs and cost; all that a report has to know.
+        run: does it.
+        applies: whether it can do anything to a network at all.
+        by_auto: whether `auto` may try it on a network, where labels judge it beside others.
+        unjudged: whether `auto` may take it for a network without labels, because it is known to do no harm there. Of
+            several the last row of the table is taken.
+        by_score: whether a score alone is enough, where labels are needed otherwise.
+        settings: of the method, a frozen dataclass, where it has some.
+    """
+
+    method: Method
+    run: Run
+    applies: Callable[[Any], bool] = always
+    by_auto: Callable[[Any], bool] = never
+    unjudged: Callable[[Any], bool] = never
+    by_score: bool = False
+    settings: Any = None
+
+    @property
+    def name(self) -> str:
+        """In records, configurations and `--method`."""
+        return self.method.name
+
+    @property
+    def label(self) -> str:
+        """In tables and legends."""
+        return self.method.label
+
+    @property
+    def reference(self) -> str:
+        """Where it is derived."""
+        return self.method.reference
+
+    @property
+    def needs(self) -> str:
+        """One of `quietnn.methods.NEEDS`."""
+        return self.method.needs
+
+    @property
+    def cost(self) -> float:
+        """About how many passes it takes."""
+        return self.method.cost
+
+    def is_served_by(self, evidence: Evidence) -> bool:
+        """Whether there is all that the method needs; that shares of classes are known is the caller's to say."""
+        if self.by_score and evidence.score is not None:
+            return True
+        has = "labels" if evidence.has_labels else "shares" if evidence.has_inputs else "nothing"
+        return NEEDS.index(self.needs) <= NEEDS.index(has)
+
+    def __call__(
+        self, observation: Observation[Any, Any], evidence: Evidence, *, seed: int = 0, settings: Any = None
+    ) -> Repaired:
+        """Repair what arrived.
+
+        Raises:
+            InvalidConfig: if the evidence is not enough, or the settings are those of another method.
+        """
+        if not self.is_served_by(evidence):
+            call = "inputs, labels" if self.needs == "labels" else "inputs"
+            raise InvalidConfig(
+                f"{self.name} needs {'inputs with labels' if self.needs == 'labels' else 'inputs'}, and there are "
+                f"none; call repair(model, {call}, method={self.name!r}, ...)"
+            )
+        if settings is not None and not isinstance(settings, type(self.settings)):
+            takes = "no settings" if self.settings is None else f"settings=quietnn.{type(self.settings).__name__}(...)"
+            raise InvalidConfig(f"settings is a {type(settings).__name__}; {self.name} takes {takes}")
+        return self.run(observation.at_unit_gain(), evidence, seed, self.settings if settings is None else settings)
+
+
+class _Repairs(Mapping[str, Repair]):
+    """The table of repairs by name. Those of other packages are found by their entry points."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Repair] = {}
+        self._has_all = False
+
+    def __getitem__(self, name: str) -> Repair:
+        if name not in self._rows:
+            self._load()
+        if name not in self._rows:
+            raise unknown_choice("method", name, self._rows)
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._rows:
+            self._load()
+        return name in self._rows
+
+    def add(self, row: Repair) -> None:
+        """Put a row into the table."""
+        self._rows[row.name] = row
+
+    def remove(self, name: str) -> None:
+        """Take a row out again, with its place in legends."""
+        self._rows.pop(name, None)
+        METHODS.pop(name, None)
+
+    def _load(self) -> None:
+        if not self._has_all:
+            self._has_all = True
+            import quietnn.repairs.table  # noqa: F401 - its rows register themselves
+
+            for plugin in entry_points(group="quietnn.repairs"):
+                plugin.load()
+
+
+REPAIRS = _Repairs()
+"""Every repair by name: what `repair(method=...)`, sweeps, `auto`, `--method` and legends know."""
+
+
+def register(repair: Repair) -> Repair:
+    """Add a repair to `REPAIRS`; after that it is everywhere a method can be named.
+
+    A package of yours can do so at start by an entry point in the group `quietnn.repairs` that names the module.
+
+    >>> def nothing(observation, evidence, seed, settings):
+    ...     return Repaired(observation.received, "nothing")
+    >>> register(Repair(Method("nothing", "Nothing", "#000000", needs="nothing"), nothing)).name
+    'nothing'
+    >>> REPAIRS.remove("nothing")
+
+    Raises:
+        InvalidConfig: if another repair has that name.
+    """
+    if not isinstance(repair, Repair):
+        raise InvalidConfig(f"register takes a Repair, not a {type(repair).__name__}: register(Repair(method, run))")
+    known = REPAIRS._rows.get(repair.name)
+    if known is not None and known is not repair:
+        raise InvalidConfig(f"there is a repair called {repair.name!r} already; choose another name")
+    if repair.needs not in NEEDS:
+        raise unknown_choice("needs", repair.needs, NEEDS)
+    REPAIRS.add(repair)
+    METHODS.setdefault(repair.name, repair.method)
+    return repair

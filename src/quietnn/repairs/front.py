@@ -1,0 +1,93 @@
+"""The front door: one call for every repair."""
+
+from typing import Any
+
+from quietnn.evidence import Augment, Evidence, Losses
+from quietnn.noise import NoiseVariance
+from quietnn.observation import observe
+from quietnn.repairs.auto import MAX_PASSES
+from quietnn.repairs.auto import auto as _auto
+from quietnn.repairs.base import REPAIRS, Repaired
+from quietnn.score import ScoreFunction
+
+
+def repair(
+    what: object,
+    inputs: object = None,
+    labels: object = None,
+    *,
+    method: str = "auto",
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    loss: Losses | None = None,
+    score: ScoreFunction | None = None,
+    higher_is_better: bool = True,
+    augment: Augment | None = None,
+    balanced_classes: bool = False,
+    max_passes: float = MAX_PASSES,
+    settings: object = None,
+    seed: int = 0,
+) -> Repaired:
+    """Repair a noisy network with what there is: nothing, inputs, or inputs with labels.
+
+    Args:
+        what: what arrived: an `Observation`, or a module, a state dict or a tensor with `noise_variance` or `wnr_db`.
+            It stays as it is.
+        inputs: what the network is for, about a hundred: a tensor, an array, a dict of them passed by keyword, a
+            `Dataset`, a `DataLoader`, a list of batches, or an `Evidence`.
+        labels: class numbers, or whatever `loss` compares outputs with.
+        method: a row of `REPAIRS`; `"auto"` picks one.
+        noise_variance: `sigma_z^2`, one number, or by tensor or layer name. Where neither this nor `wnr_db` is given
+            nor told by an observation, `auto` estimates it from BatchNorm's mismatch on the inputs.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        score: what temperatures are searched by, where accuracy and loss are not what counts: a function to a number.
+        higher_is_better: which way `score` points.
+        augment: random variants of the inputs that keep their labels, such as crops and flips.
+        balanced_classes: say that all classes are about equally common among inputs without labels.
+        max_passes: what `auto` may cost, in forward passes over the examples.
+        settings: of the method, where it has some (`PosteriorSettings`, `Search`).
+        seed: of splits, orders and augmentation.
+
+    Returns:
+        The repaired network, a copy; the method, its passes and its details.
+
+    Raises:
+        QuietnnError: for anything that does not fit, with the call that would.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    >>> repair(network, torch.rand(20, 4), wnr_db=6.0).name
+    'calibrated'
+    """
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    evidence = Evidence.of(
+        inputs,
+        labels,
+        loss=loss,
+        score=score,
+        higher_is_better=None if higher_is_better else False,
+        augment=augment,
+    )
+    if method == "auto":
+        return _auto(observation, evidence, balanced_classes=balanced_classes, max_passes=max_passes, seed=seed)
+    return REPAIRS[method](observation, evidence, seed=seed, settings=settings)
+
+
+def auto(
+    what: object,
+    inputs: object = None,
+    labels: object = None,
+    *,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    **more: Any,
+) -> Repaired:
+    """`repair(method="auto")`, which takes the same arguments.
+
+    >>> import torch
+    >>> auto(torch.nn.Linear(4, 2), noise_variance=0.01).name
+    'ml'
+    """
+    return repair(what, inputs, labels, method="auto", noise_variance=noise_variance, wnr_db=wnr_db, **more)

@@ -1,0 +1,100 @@
+"""The rows of `REPAIRS`, from the simplest to the most elaborate: fewer numbers taken from the data come first."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from quietnn.evidence import Evidence
+from quietnn.methods import METHODS
+from quietnn.observation import Observation
+from quietnn.repairs.auto import auto
+from quietnn.repairs.base import Repair, Repaired, Run, always, register
+from quietnn.repairs.batchnorm.calibrate import calibrated, mmse_calibrated
+from quietnn.repairs.batchnorm.re_estimation import re_estimated
+from quietnn.repairs.branches import branches
+from quietnn.repairs.denoise import denoised
+from quietnn.repairs.finetuning import finetuned
+from quietnn.repairs.fitting.whitened import PosteriorSettings
+from quietnn.repairs.kinds import (
+    has_kernels,
+    has_stored_statistics,
+    is_network,
+    normalises_inputs,
+    stores_no_statistics,
+)
+from quietnn.repairs.posterior import maximum_posterior
+from quietnn.repairs.self_training import self_trained
+from quietnn.repairs.structured import structured
+from quietnn.repairs.temperatures.tune import Search, mmse_p, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
+
+
+def _ml(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
+    """What arrived, as it arrived."""
+    arrived = observation.received if observation.as_received is None else observation.as_received
+    return Repaired(copy.deepcopy(arrived), "ml")
+
+
+def _mmse(groups: str, name: str) -> Run:
+    def run(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Search) -> Repaired:
+        return Repaired(denoised(observation, method="mmse", groups=groups, form=settings.form), name)
+
+    return run
+
+
+def _mmse_at_mean_noise(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
+    """MMSE that takes every weight's noise for the mean one; the same as MMSE where all weights have the same."""
+    return Repaired(denoised(observation.with_noise(observation.mean_noise_variance)), "mmse_at_mean_noise")
+
+
+def _plain(repair: Callable[..., Repaired], **options: Any) -> Run:
+    """For functions of observation and evidence alone."""
+    return lambda observation, evidence, seed, settings: repair(observation, evidence, **options)
+
+
+def _seeded(repair: Callable[..., Repaired], **options: Any) -> Run:
+    return lambda observation, evidence, seed, settings: repair(observation, evidence, seed=seed, **options)
+
+
+def _searched(repair: Callable[..., Repaired]) -> Run:
+    return lambda observation, evidence, seed, settings: repair(observation, evidence, search=settings, seed=seed)
+
+
+def _fitted(repair: Callable[..., Repaired]) -> Run:
+    return lambda observation, evidence, seed, settings: repair(observation, evidence, settings=settings, seed=seed)
+
+
+def _unlabelled(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
+    return auto(observation, evidence.without_labels(), seed=seed)
+
+
+def _row(name: str, run: Run, **columns: Any) -> None:
+    register(Repair(METHODS[name], run, **columns))
+
+
+_row("ml", _ml, by_auto=always)
+_row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
+_row("mmse_at_mean_noise", _mmse_at_mean_noise)
+_row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
+_row("re_estimated", _plain(re_estimated), applies=has_stored_statistics)
+_row("branches", _plain(branches), applies=normalises_inputs, by_auto=always, unjudged=normalises_inputs)
+_row(
+    "branches_balanced",
+    _plain(branches, balanced_classes=True),
+    applies=normalises_inputs,
+    unjudged=normalises_inputs,
+)
+_row("mmse_calibrated", _plain(mmse_calibrated), applies=has_stored_statistics)
+_row("calibrated", _plain(calibrated), applies=has_stored_statistics, by_auto=always, unjudged=always)
+_row("calibrated_balanced", _plain(calibrated, balanced_classes=True), applies=has_stored_statistics)
+_row("structured", _plain(structured), applies=has_kernels, by_auto=always, unjudged=always)
+_row("self_trained", _fitted(self_trained), applies=is_network, unjudged=always, settings=PosteriorSettings())
+_row("mmse_p", _searched(mmse_p), applies=is_network, by_score=True, settings=Search())
+_row("mmse_pb", _searched(mmse_pb), applies=is_network, by_auto=always, by_score=True, settings=Search())
+_row("mmse_pb_layerwise", _searched(mmse_pb_layerwise), applies=is_network, by_score=True, settings=Search())
+_row(
+    "mmse_pb_gradient", _searched(mmse_pb_gradient), applies=is_network, by_auto=stores_no_statistics, settings=Search()
+)
+_row("finetuned", _seeded(finetuned), applies=is_network)
+_row("posterior", _fitted(maximum_posterior), applies=is_network, by_auto=always, settings=PosteriorSettings())
+_row("auto", _seeded(auto), applies=is_network)
+_row("auto_unlabelled", _unlabelled, applies=is_network)

@@ -1,0 +1,126 @@
+"""What a network is judged by: accuracy and loss, or any number with a direction."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidConfig
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a network does on some examples.
+
+    Attributes:
+        accuracy: fraction of examples that are right, between 0 and 1; None where that means nothing.
+        loss: mean loss per example, smaller is better; it breaks the many ties of accuracy on a hundred examples.
+        num_examples: how many examples were seen.
+        value: a score of the user's own (perplexity, F1, ...), as it was returned; `loss` then holds it, with its sign
+            changed if more is better.
+
+    >>> Score(accuracy=0.5, loss=0.7, num_examples=100)
+    Score(accuracy=0.5, loss=0.7, num_examples=100)
+    """
+
+    accuracy: float | None
+    loss: float
+    num_examples: int
+    value: float | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """The binomial standard error of the accuracy; not a number where there is none.
+
+        >>> Score(accuracy=0.5, loss=0.7, num_examples=100).standard_error
+        0.05
+        """
+        if self.accuracy is None:
+            return math.nan
+        return math.sqrt(self.accuracy * (1.0 - self.accuracy) / self.num_examples)
+
+    def __repr__(self) -> str:
+        """The fields that say something."""
+        own = "" if self.value is None else f", value={self.value!r}"
+        return f"Score(accuracy={self.accuracy!r}, loss={self.loss!r}, num_examples={self.num_examples!r}{own})"
+
+    def __str__(self) -> str:
+        """What a reader of a table wants.
+
+        >>> print(Score(0.5, 0.7, 100), as_score(3.2, higher_is_better=False))
+        50.0 % 3.2
+        """
+        if self.value is not None:
+            return f"{self.value:.4g}"
+        return f"loss {self.loss:.4g}" if self.accuracy is None else f"{100 * self.accuracy:.1f} %"
+
+
+def as_score(returned: object, *, higher_is_better: bool = True) -> Score:
+    """What a score function returned, as a score.
+
+    >>> as_score(0.25, higher_is_better=True).loss
+    -0.25
+
+    Raises:
+        InvalidConfig: if it is neither a score nor a number.
+    """
+    if isinstance(returned, Score):
+        return returned
+    if isinstance(returned, Tensor) and returned.numel() == 1:
+        returned = returned.item()
+    if isinstance(returned, bool) or not isinstance(returned, int | float):
+        if not hasattr(returned, "__float__") or isinstance(returned, Tensor):
+            raise InvalidConfig(
+                f"the score returned a {type(returned).__name__}; return one number, "
+                "score=lambda network: float(...), or a quietnn.Score"
+            )
+        returned = float(returned)
+    value = float(returned)
+    loss = math.inf if math.isnan(value) else (-value if higher_is_better else value)
+    return Score(None, loss, 1, value)
+
+
+@dataclass(frozen=True)
+class SubsetScore:
+    """A score that can also look at some of the examples only, as racing needs it.
+
+    Attributes:
+        of: judges a network by the examples at some positions.
+        num_examples: how many examples there are.
+
+    >>> score = SubsetScore(lambda network, positions: Score(1.0, 0.0, len(positions)), num_examples=100)
+    >>> score(nn.Identity()).num_examples
+    100
+    """
+
+    of: Callable[[nn.Module, Tensor], Score]
+    num_examples: int
+
+    def __call__(self, network: nn.Module) -> Score:
+        """The score on all examples."""
+        return self.of(network, torch.arange(self.num_examples))
+
+    def at(self, positions: Tensor) -> "SubsetScore":
+        """The same score on the examples at these positions alone."""
+        return SubsetScore(lambda network, chosen: self.of(network, positions[chosen]), len(positions))
+
+
+ScoreFunction = Callable[[nn.Module], Score | float] | SubsetScore
+"""Judges a network: a function to a number, or to a `Score`."""
+
+
+def pooled(scores: Sequence[Score]) -> Score:
+    """The score on all examples, from those on disjoint parts of them.
+
+    >>> pooled([Score(accuracy=1.0, loss=0.5, num_examples=10), Score(accuracy=0.5, loss=2.0, num_examples=20)])
+    Score(accuracy=0.6666666666666666, loss=1.5, num_examples=30)
+    """
+    num_examples = sum(score.num_examples for score in scores)
+    rights = [score.accuracy * score.num_examples for score in scores if score.accuracy is not None]
+    return Score(
+        accuracy=math.fsum(rights) / num_examples if len(rights) == len(scores) else None,
+        loss=math.fsum(score.loss * score.num_examples for score in scores) / num_examples,
+        num_examples=num_examples,
+    )
