@@ -41,7 +41,7 @@ def authors_grid_raced(receiver: Receiver) -> Outcome:
     """The authors' points, most of them seen by four examples only."""
     judge = receiver.judge
     found = race(judge.for_some(receiver.whole), AUTHORS_GRIDS["resnet"], judge.num_examples, seed=receiver.seed)
-    model = denoise(receiver.model, noise_variance=receiver.noise_variance, temperatures=found.temperatures)
+    model = denoise(receiver.model, noise_variance=receiver.noise_variance, temperatures=found.temperatures).model
     return Outcome(model, math.ceil(found.num_passes), found)
 
 

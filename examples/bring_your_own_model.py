@@ -50,7 +50,7 @@ def main() -> None:
     sent = quietnn.transmit(clean, wnr_db=6.0, seed=0)
     print(f"received   {task.evaluate(sent.received, test).accuracy:.1%}")
     for groups in ("whole", "layerwise"):
-        mmse = quietnn.denoise(sent.received, noise_variance=sent.noise_variance, method="mmse", groups=groups)
+        mmse = quietnn.denoise(sent.received, noise_variance=sent.noise_variance, method="mmse", groups=groups).model
         print(f"mmse       {task.evaluate(mmse, test).accuracy:.1%}  {groups}")
         tuned = quietnn.tune(
             sent.received,
@@ -60,7 +60,7 @@ def main() -> None:
         )
         best = quietnn.denoise(
             sent.received, noise_variance=sent.noise_variance, groups=groups, temperatures=tuned.temperatures
-        )
+        ).model
         print(f"mmse_pb    {task.evaluate(best, test).accuracy:.1%}  {groups}")
 
 

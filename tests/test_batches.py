@@ -54,7 +54,7 @@ def test_outputs_are_unwrapped(kind: str) -> None:
 def test_outputs_without_logits_are_refused(kind: str) -> None:
     with pytest.raises(QuietnnError, match=r"return a tensor|\(examples, classes\)"):
         classification_loss(INPUTS, LABELS)(network(kind), torch.arange(6), None)
-    calibrate(network(kind), INPUTS, noise_variance=0.01)  # which does not look at them
+    calibrate(network(kind), INPUTS, noise_variance=0.01).model  # which does not look at them
 
 
 def test_integers_of_any_width_are_class_numbers_and_so_are_probabilities() -> None:
@@ -102,7 +102,7 @@ def test_inputs_of_another_kind_are_refused_at_once(inputs: object, remedy: str)
     with pytest.raises(InvalidConfig, match=remedy):
         classification_loss(inputs, LABELS)
     with pytest.raises(InvalidConfig, match=remedy):
-        calibrate(network("tensor"), inputs, noise_variance=0.01)
+        calibrate(network("tensor"), inputs, noise_variance=0.01).model
 
 
 def test_what_is_right_comes_back_as_it_is() -> None:

@@ -10,6 +10,7 @@ from quietnn.channels.fading import BlockFading
 from quietnn.channels.radio import Normaliser
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise import mean_noise
+from quietnn.observation import observe
 from quietnn.repairs.denoise import denoise
 
 
@@ -56,9 +57,9 @@ def test_a_block_shares_its_fade_and_tensors_do_not(shapes: dict[str, Tensor]) -
 def test_knowing_each_weight_s_noise_helps(shapes: dict[str, Tensor]) -> None:
     observation = BlockFading(6.0, block=64).transmit(shapes, seed=0)
     assert isinstance(observation.noise_variance, dict)
-    told = denoise(observation.received, noise_variance=observation.noise_variance, noisy=list(shapes))
+    told = denoise(observe(observation.received, noise_variance=observation.noise_variance, noisy=list(shapes))).model
     mean = mean_noise(observation.noise_variance, shapes)
-    flat = denoise(observation.received, noise_variance=mean, noisy=list(shapes))
+    flat = denoise(observe(observation.received, noise_variance=mean, noisy=list(shapes))).model
 
     def error(estimate: dict[str, Tensor]) -> float:
         return sum(float((estimate[name] - tensor).double().square().sum()) for name, tensor in shapes.items())

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from quietnn.observation import Observation
 from quietnn.channels.moments import ErrorMoments, gaussian_points, pooled, weight_points
 from quietnn.errors import QuietnnError
+from quietnn.observation import Observation
 from quietnn.repairs.affine import mmse
 from quietnn.weights import WeightStatistics
 

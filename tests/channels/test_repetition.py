@@ -10,7 +10,6 @@ from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Medium
-from quietnn.observation import Observation
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.moments import ErrorMoments
@@ -21,6 +20,7 @@ from quietnn.channels.reram import ReRAM
 from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, mean_of
+from quietnn.observation import Observation
 from quietnn.weights import Weights
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-
 from dataclasses import replace
 
 import pytest
@@ -10,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.channels.awgn import AWGN
-from quietnn.observation import of_tensor, undone
 from quietnn.channels.moments import ErrorMoments
 from quietnn.channels.named import medium_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.observation import of_tensor, undone
 from quietnn.weights import NORMALISATION_TYPES
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]

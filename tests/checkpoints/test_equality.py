@@ -18,6 +18,7 @@ from quietnn.checkpoints.inspect import histogram, inspect_checkpoint
 from quietnn.checkpoints.provenance import history
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming
+from quietnn.observation import observe
 from quietnn.weights import WeightStatistics
 
 NOISY = ("scale", "conv.weight", "conv.bias", "fc.weight")
@@ -45,8 +46,8 @@ def test_denoise_equals_the_library(tmp_path: Path, state_of: StateOf, dtype: to
     source, out = tmp_path / "r.safetensors", tmp_path / "w.safetensors"
     save_file(state, source)
     expected = quietnn.denoise(
-        state, noise_variance=0.02, method="mmse_pb", lambda_prime=0.4, beta=0.7, groups=groups, noisy=NOISY
-    )
+        observe(state, noise_variance=0.02, noisy=NOISY), method="mmse_pb", lambda_prime=0.4, beta=0.7, groups=groups
+    ).model
     for chunk, threads in ((1, 1), (1, 3), (131_072, 2), (10_000_000, 2)):
         denoise_checkpoint(
             source,
@@ -86,7 +87,7 @@ def test_any_size_any_chunk_any_thread_count(tmp_path: Path, num_values: int, ch
     streaming = Streaming(num_threads=threads, chunk=chunk)
     denoise_checkpoint(source, out, noise_variance=0.1, overwrite=True, streaming=streaming)
     assert torch.equal(
-        load_file(out)["a.weight"], quietnn.denoise({"a.weight": weight}, noise_variance=0.1)["a.weight"]
+        load_file(out)["a.weight"], quietnn.denoise({"a.weight": weight}, noise_variance=0.1).model["a.weight"]
     )
 
 
@@ -94,7 +95,7 @@ def test_any_size_any_chunk_any_thread_count(tmp_path: Path, num_values: int, ch
 def test_shards_are_one_model(tmp_path: Path, sharded: Path, state: dict[str, Tensor], groups: str) -> None:
     out = tmp_path / "clean"
     denoise_checkpoint(sharded, out, noise_variance=0.02, groups=groups)
-    expected = quietnn.denoise(state, noise_variance=0.02, groups=groups, noisy=NOISY)
+    expected = quietnn.denoise(observe(state, noise_variance=0.02, noisy=NOISY), groups=groups).model
     found = {name: tensor for shard in sorted(out.glob("*.safetensors")) for name, tensor in load_file(shard).items()}
     same({name: found[name] for name in expected}, expected)
     files = {str(path.relative_to(sharded)): path for path in sharded.rglob("*") if path.is_file()}

@@ -16,7 +16,6 @@ from torch import Tensor
 import quietnn
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Medium
-from quietnn.observation import Observation
 from quietnn.channels.named import medium_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition
@@ -26,6 +25,7 @@ from quietnn.checkpoints.streamed import StreamedCheckpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation
 from quietnn.weights import Weights
 
 CHANNELS = [

@@ -30,7 +30,7 @@ def test_equal_to_the_library(tmp_path: Path, dtype: torch.dtype, groups: str) -
     sent = quietnn.transmit(model.state_dict(), wnr_db=2.0, seed=3)
     assert variance == sent.noise_variance
     denoise_checkpoint(noisy, out, noise_variance=variance, groups=groups)
-    expected = quietnn.denoise(sent.received, noise_variance=variance, groups=groups)
+    expected = quietnn.denoise(sent.received, noise_variance=variance, groups=groups).model
     found = load(out)
     assert list(found) == list(expected)
     assert all(found[name].equal(tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items())
@@ -44,7 +44,7 @@ def test_a_training_checkpoint_keeps_the_rest(tmp_path: Path) -> None:
     denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01)
     found = torch.load(tmp_path / "out.pt", weights_only=True)
     assert (found["epoch"], found["losses"]) == (3, [1.0, 0.5])
-    expected = quietnn.denoise(model.state_dict(), noise_variance=0.01)
+    expected = quietnn.denoise(model.state_dict(), noise_variance=0.01).model
     assert all(found["model"][name].equal(tensor) for name, tensor in expected.items())
 
 
@@ -108,7 +108,7 @@ def test_files_from_before_torch_1_6(tmp_path: Path) -> None:
     state = {"a.weight": torch.randn(3, 3)}
     torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     denoise_checkpoint(tmp_path / "old.pt", tmp_path / "new.pt", noise_variance=0.01)
-    assert load(tmp_path / "new.pt")["a.weight"].equal(quietnn.denoise(state, noise_variance=0.01)["a.weight"])
+    assert load(tmp_path / "new.pt")["a.weight"].equal(quietnn.denoise(state, noise_variance=0.01).model["a.weight"])
 
 
 @pytest.mark.parametrize(

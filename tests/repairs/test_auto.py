@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import torch
+from quietnn.repairs.candidates import CANDIDATES, Candidate, Made, Received
+from quietnn.repairs.labelled import Labelled
 from torch import Tensor, nn
 
 import quietnn
@@ -14,9 +16,7 @@ from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.repairs import auto as module
 from quietnn.repairs.auto import auto
 from quietnn.repairs.calibrated_starts import scale_is_undone
-from quietnn.repairs.candidates import CANDIDATES, Candidate, Made, Received
 from quietnn.repairs.choice import at_least
-from quietnn.repairs.labelled import Labelled
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 WNR_DB = 4.0
@@ -99,7 +99,7 @@ def test_with_nothing_it_goes_by_the_kind_of_network(miniature: object, layer_no
     assert "calibration" in with_batch_norm.notes[0]
     with_layer_norm = auto(layer_normed.model, noise_variance=0.01)
     assert with_layer_norm.chosen == "mmse"
-    by_hand = quietnn.denoise(layer_normed.model, noise_variance=0.01)
+    by_hand = quietnn.denoise(layer_normed.model, noise_variance=0.01).model
     assert torch.equal(with_layer_norm.model[0].weight, by_hand[0].weight)
     assert (with_layer_norm.expected_accuracy, with_layer_norm.num_passes) == (None, 0)
 
@@ -107,7 +107,7 @@ def test_with_nothing_it_goes_by_the_kind_of_network(miniature: object, layer_no
 def test_with_inputs_batch_norm_is_calibrated(miniature: object, layer_normed: object) -> None:
     observation = transmit(miniature.model, wnr_db=WNR_DB, seed=0)
     result = auto(observation.received, noise_variance=observation.noise_variance, inputs=miniature.inputs)
-    by_hand = quietnn.calibrate(observation.received, miniature.inputs, noise_variance=observation.noise_variance)
+    by_hand = quietnn.calibrate(observation.received, miniature.inputs, noise_variance=observation.noise_variance).model
     assert (result.chosen, result.num_passes) == ("calibrated", 1)
     assert torch.equal(result.model[1].running_var, by_hand[1].running_var)
 
@@ -115,11 +115,11 @@ def test_with_inputs_batch_norm_is_calibrated(miniature: object, layer_normed: o
 def test_with_inputs_layers_that_normalise_each_input_have_their_branches_denoised(layer_normed: object) -> None:
     model, inputs = layer_normed.model, layer_normed.inputs
     result = auto(model, noise_variance=0.01, inputs=inputs)
-    by_hand = quietnn.denoise_branches(model, inputs, noise_variance=0.01)
+    by_hand = quietnn.denoise_branches(model, inputs, noise_variance=0.01).model
     assert (result.chosen, result.num_passes) == ("branches", 0)
     assert torch.equal(result.model[0].weight, by_hand[0].weight)
     short = auto(model, noise_variance=0.01, inputs=inputs, balanced_classes=True, max_passes=30)
-    centred = quietnn.denoise_branches(model, inputs, noise_variance=0.01, balanced_classes=True)
+    centred = quietnn.denoise_branches(model, inputs, noise_variance=0.01, balanced_classes=True).model
     assert (short.chosen, short.num_passes) == ("branches", 1)
     assert torch.equal(short.model[3].bias, centred[3].bias)
 
@@ -145,7 +145,7 @@ def test_a_head_that_cannot_be_centred_does_not_cost_the_repair(layer_normed: ob
     per_token = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
     assert auto(per_token, inputs=torch.rand(20, 5, 4), **options).chosen == "branches"
     with pytest.raises(InvalidConfig, match=r"shape \(20, 5, 3\); balanced_classes needs"):
-        quietnn.denoise_branches(per_token, torch.rand(20, 5, 4), noise_variance=0.01, balanced_classes=True)
+        quietnn.denoise_branches(per_token, torch.rand(20, 5, 4), noise_variance=0.01, balanced_classes=True).model
 
 
 def test_weights_that_overflow_in_the_branches_stay_as_they_came(layer_normed: object) -> None:
@@ -277,7 +277,7 @@ def test_an_unknown_noise_power_is_estimated(miniature: object) -> None:
     assert result.chosen == "calibrated"
     assert "estimated, not told" in result.notes[0]
     estimate = quietnn.noise_power_from_batch_norm(observation.received, miniature.inputs)
-    by_hand = quietnn.calibrate(observation.received, miniature.inputs, noise_variance=estimate.variance)
+    by_hand = quietnn.calibrate(observation.received, miniature.inputs, noise_variance=estimate.variance).model
     assert torch.equal(result.model[1].running_var, by_hand[1].running_var)
     labelled = {"labels": miniature.labels, "max_passes": 30}
     judged = auto(observation.received, noise_variance=None, inputs=miniature.inputs, **labelled)

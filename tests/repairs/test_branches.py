@@ -46,14 +46,14 @@ def shares(model: nn.Module) -> Tensor:
 
 def test_without_noise_the_network_comes_back_bit_for_bit(network: Residual, snapshot: Snapshot) -> None:
     for balanced in (False, True):
-        result = denoise_branches(network, INPUTS, noise_variance=0.0, balanced_classes=balanced)
+        result = denoise_branches(network, INPUTS, noise_variance=0.0, balanced_classes=balanced).model
         assert result is not network
         assert snapshot(result.state_dict()) == snapshot(network.state_dict())
 
 
 def test_branches_are_mmse_by_layer_and_the_head_is_as_it_came(network: Residual) -> None:
-    result = denoise_branches(network, INPUTS, noise_variance=0.02)
-    by_layer = quietnn.denoise(network, noise_variance=0.02, groups="layerwise")
+    result = denoise_branches(network, INPUTS, noise_variance=0.02).model
+    by_layer = quietnn.denoise(network, noise_variance=0.02, groups="layerwise").model
     assert torch.equal(result.branches[1].weight, by_layer.branches[1].weight)
     assert torch.equal(result.head.weight, network.head.weight)
     assert torch.equal(result.head.bias, network.head.bias)
@@ -62,7 +62,7 @@ def test_branches_are_mmse_by_layer_and_the_head_is_as_it_came(network: Residual
 def test_the_model_and_its_mode_stay_as_they_are(network: Residual, snapshot: Snapshot) -> None:
     network.train()
     before = snapshot(network.state_dict())
-    result = denoise_branches(network, INPUTS, noise_variance=0.02, balanced_classes=True)
+    result = denoise_branches(network, INPUTS, noise_variance=0.02, balanced_classes=True).model
     assert snapshot(network.state_dict()) == before
     assert network.training
     assert result.training
@@ -74,9 +74,9 @@ def test_a_preference_that_noise_made_is_taken_out(network: Residual) -> None:
     with torch.no_grad():
         noisy.branches[0].weight.add_(torch.randn(16, 16, generator=torch.Generator().manual_seed(2)))
         noisy.head.bias.copy_(torch.tensor([2.0, 0.0, 0.0]))
-    plain = denoise_branches(noisy, INPUTS, noise_variance=1.0)
+    plain = denoise_branches(noisy, INPUTS, noise_variance=1.0).model
     assert shares(plain)[0] > 0.9
-    balanced = denoise_branches(noisy, INPUTS, noise_variance=1.0, balanced_classes=True)
+    balanced = denoise_branches(noisy, INPUTS, noise_variance=1.0, balanced_classes=True).model
     with torch.no_grad():
         means = balanced(INPUTS).mean(0)
     assert float((means - means.mean()).abs().max()) < 0.1
@@ -86,7 +86,7 @@ def test_a_preference_that_noise_made_is_taken_out(network: Residual) -> None:
 def test_a_preference_that_weak_noise_cannot_have_made_stays(network: Residual) -> None:
     with torch.no_grad():
         network.head.bias.copy_(torch.tensor([2.0, 0.0, 0.0]))
-    balanced = denoise_branches(network, INPUTS, noise_variance=1e-8, balanced_classes=True)
+    balanced = denoise_branches(network, INPUTS, noise_variance=1e-8, balanced_classes=True).model
     assert torch.allclose(balanced.head.bias, network.head.bias, atol=0.01)
 
 
@@ -105,13 +105,13 @@ def test_a_gate_that_is_closed_does_not_count_as_noise(network: Residual) -> Non
         for one in gated.gate.parameters():
             one.zero_()
         gated.head.bias.copy_(torch.tensor([2.0, 0.0, 0.0]))
-    balanced = denoise_branches(gated, INPUTS, noise_variance=1e-8, balanced_classes=True)
+    balanced = denoise_branches(gated, INPUTS, noise_variance=1e-8, balanced_classes=True).model
     assert torch.allclose(balanced.head.bias, gated.head.bias, atol=0.01)
 
 
 def test_noise_by_layer_is_each_layers_own(network: Residual) -> None:
     noise = {**{f"branches.{index}": 1e-9 for index in range(4)}, "branches.2": 0.05, "head": 1e-9}
-    result = denoise_branches(network, INPUTS, noise_variance=noise, balanced_classes=True)
+    result = denoise_branches(network, INPUTS, noise_variance=noise, balanced_classes=True).model
     assert torch.allclose(result.branches[0].weight, network.branches[0].weight, atol=1e-6)
     assert not torch.allclose(result.branches[2].weight, network.branches[2].weight, atol=1e-3)
 
@@ -126,14 +126,14 @@ def test_noise_by_layer_is_each_layers_own(network: Residual) -> None:
 )
 def test_networks_of_another_kind_are_refused_with_a_remedy(model: nn.Module) -> None:
     with pytest.raises(InvalidConfig, match="use calibrate where there is BatchNorm, denoise elsewhere"):
-        denoise_branches(model.eval(), INPUTS, noise_variance=0.01)
+        denoise_branches(model.eval(), INPUTS, noise_variance=0.01).model
 
 
 def test_a_network_without_a_linear_head_cannot_be_centred() -> None:
     model = nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(8)).eval()
-    assert denoise_branches(model, INPUTS, noise_variance=0.01)[0].weight.shape == (8, 16)
+    assert denoise_branches(model, INPUTS, noise_variance=0.01).model[0].weight.shape == (8, 16)
     with pytest.raises(InvalidConfig, match="does not end in one"):
-        denoise_branches(model, INPUTS, noise_variance=0.01, balanced_classes=True)
+        denoise_branches(model, INPUTS, noise_variance=0.01, balanced_classes=True).model
 
 
 def test_a_head_that_is_called_by_keyword_is_centred(network: Residual) -> None:
@@ -146,15 +146,17 @@ def test_a_head_that_is_called_by_keyword_is_centred(network: Residual) -> None:
 
     other = ByKeyword()
     other.load_state_dict(network.state_dict())
-    mine, its = (denoise_branches(one, INPUTS, noise_variance=1.0, balanced_classes=True) for one in (network, other))
+    mine, its = (
+        denoise_branches(one, INPUTS, noise_variance=1.0, balanced_classes=True).model for one in (network, other)
+    )
     assert torch.equal(mine.head.bias, its.head.bias)
     assert not torch.equal(mine.head.bias, network.head.bias)
 
 
 def test_one_input_and_outputs_that_are_not_finite_are_refused(network: Residual) -> None:
     with pytest.raises(InvalidConfig, match="1 input cannot show"):
-        denoise_branches(network, INPUTS[:1], noise_variance=0.01, balanced_classes=True)
+        denoise_branches(network, INPUTS[:1], noise_variance=0.01, balanced_classes=True).model
     with torch.no_grad():
         network.head.weight.fill_(3e38)
     with pytest.raises(InvalidWeights, match="outputs are not finite"):
-        denoise_branches(network, INPUTS, noise_variance=0.01, balanced_classes=True)
+        denoise_branches(network, INPUTS, noise_variance=0.01, balanced_classes=True).model

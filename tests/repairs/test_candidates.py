@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from quietnn.repairs.candidates import CANDIDATES, Received
+from quietnn.repairs.labelled import Labelled
 
+from quietnn.evidence import Split
 from quietnn.noise import NoiseVariance
 from quietnn.repairs import candidates
-from quietnn.repairs.candidates import CANDIDATES, Received
-from quietnn.repairs.fitting.scratch import Scratch, Split
-from quietnn.repairs.labelled import Labelled
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.temperatures.gradient import GradientTuning, tune_by_gradient
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.observation import observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.weights import WeightStatistics
@@ -38,7 +39,7 @@ def test_ml_returns_the_input_bit_for_bit(
     raw = torch.frombuffer(bytearray(bytes_[: len(bytes_) // 8 * 8]), dtype=dtype)
     received = raw.where(raw.abs() < 1e150, torch.zeros((), dtype=dtype)) if dtype == torch.float64 else raw
     received = received.where(received.isfinite(), torch.zeros((), dtype=dtype))
-    estimate = denoise(received, noise_variance=noise_variance, method="ml", groups=groups)
+    estimate = denoise(received, noise_variance=noise_variance, method="ml", groups=groups).model
     assert torch.equal(estimate.view(torch.uint8), received.view(torch.uint8))
 
 
@@ -50,13 +51,13 @@ def test_without_noise_the_input_comes_back(
     dtype: torch.dtype, arguments: dict[str, object], same_bits: SameBits
 ) -> None:
     received = torch.tensor([-0.0, 1.0, 1e-7, -2.0]).to(dtype)
-    assert same_bits(denoise(received, noise_variance=0.0, **arguments), received)  # type: ignore[arg-type]
+    assert same_bits(denoise(received, noise_variance=0.0, **arguments).model, received)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_with_nothing_but_noise_the_mean_comes_back(dtype: torch.dtype) -> None:
     received = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=dtype)
-    assert denoise(received, noise_variance=100.0).tolist() == [2.5] * 4
+    assert denoise(received, noise_variance=100.0).model.tolist() == [2.5] * 4
 
 
 @pytest.mark.parametrize("kind", ["module", "state"])
@@ -67,7 +68,7 @@ def test_noisy_parameters_are_denoised_and_nothing_else(
 ) -> None:
     before = snapshot(tiny_net.state_dict())
     target = tiny_net if kind == "module" else tiny_net.state_dict()
-    estimate = denoise(target, noise_variance=0.01, groups=groups, in_place=in_place)
+    estimate = denoise(target, noise_variance=0.01, groups=groups, in_place=in_place).model
     after = snapshot(state_of(estimate))
     assert {name for name in before if before[name] != after[name]} == NOISY
     assert (estimate is target) == in_place
@@ -77,27 +78,27 @@ def test_noisy_parameters_are_denoised_and_nothing_else(
 
 @pytest.mark.parametrize("groups", ["whole", "layerwise"])
 def test_module_state_dict_and_in_place_agree(tiny_net: nn.Module, snapshot: Snapshot, groups: str) -> None:
-    by_module = snapshot(denoise(tiny_net, noise_variance=0.02, groups=groups).state_dict())
-    by_state = snapshot(denoise(tiny_net.state_dict(), noise_variance=0.02, groups=groups))
-    denoise(tiny_net, noise_variance=0.02, groups=groups, in_place=True)
+    by_module = snapshot(denoise(tiny_net, noise_variance=0.02, groups=groups).model.state_dict())
+    by_state = snapshot(denoise(tiny_net.state_dict(), noise_variance=0.02, groups=groups).model)
+    denoise(tiny_net, noise_variance=0.02, groups=groups, in_place=True).model
     assert by_module == by_state == snapshot(tiny_net.state_dict())
 
 
 def test_tied_weights_are_denoised_once_and_stay_tied(tiny_net: nn.Module) -> None:
     prior = {"whole": WeightStatistics(0.0, 3.0, 10)}
-    estimate = denoise(tiny_net, noise_variance=1.0, statistics=prior)
+    estimate = denoise(tiny_net, noise_variance=1.0, statistics=prior).model
     assert estimate.head.weight is estimate.embed.weight
     assert torch.equal(estimate.head.weight, 0.75 * tiny_net.head.weight)
 
 
 def test_integer_buffers_keep_their_value_and_type(tiny_net: nn.Module) -> None:
     tiny_net.bn.num_batches_tracked += 41
-    counter = denoise(tiny_net, noise_variance=1.0).bn.num_batches_tracked
+    counter = denoise(tiny_net, noise_variance=1.0).model.bn.num_batches_tracked
     assert (counter.item(), counter.dtype) == (41, torch.int64)
 
 
 def test_a_trainable_model_stays_trainable(tiny_net: nn.Module) -> None:
-    estimate = denoise(tiny_net, noise_variance=1.0)
+    estimate = denoise(tiny_net, noise_variance=1.0).model
     assert all(parameter.requires_grad and parameter.is_leaf for parameter in estimate.parameters())
 
 
@@ -107,8 +108,8 @@ def test_with_clean_statistics_mmse_beats_ml() -> None:
     observation = transmit(weights, wnr_db=-3.0, seed=0)
     clean = {"whole": WeightStatistics.from_clean([weights])}
     noise_variance = observation.noise_variance
-    mmse = denoise(observation.received, noise_variance=noise_variance, statistics=clean)
-    blind = denoise(observation.received, noise_variance=noise_variance)
+    mmse = denoise(observation.received, noise_variance=noise_variance, statistics=clean).model
+    blind = denoise(observation.received, noise_variance=noise_variance).model
     wnr = 10**-0.3
     error = lambda estimate: (estimate - weights).square().mean().item() / noise_variance  # noqa: E731
     assert error(observation.received) == pytest.approx(1.0, rel=0.03)
@@ -146,7 +147,7 @@ def test_a_failure_names_the_matter_and_changes_nothing(
     before = snapshot(tiny_net.state_dict())
     target = tiny_net if kind == "module" else tiny_net.state_dict()
     with pytest.raises(QuietnnError, match=message):
-        denoise(target, in_place=in_place, **{"noise_variance": 0.01, **arguments})  # type: ignore[arg-type]
+        denoise(target, in_place=in_place, **{"noise_variance": 0.01, **arguments}).model  # type: ignore[arg-type]
     assert snapshot(tiny_net.state_dict()) == before
 
 
@@ -159,7 +160,7 @@ def test_a_later_group_past_its_pole_leaves_the_earlier_ones_alone(tiny_net: nn.
         "head": Temperatures(1e9),
     }
     with pytest.raises(QuietnnError, match=r"outside"):
-        denoise(tiny_net, noise_variance=0.01, groups="layerwise", temperatures=temperatures, in_place=True)
+        denoise(tiny_net, noise_variance=0.01, groups="layerwise", temperatures=temperatures, in_place=True).model
     assert snapshot(tiny_net.state_dict()) == before
 
 
@@ -172,22 +173,22 @@ def test_weights_that_are_not_finite_change_nothing(
         tiny_net.head.bias[0] = value
     before = snapshot(tiny_net.state_dict())
     with pytest.raises(QuietnnError, match=r"head.bias holds 1 values that are not finite, of 6; repair"):
-        denoise(tiny_net, noise_variance=0.1, method=method, in_place=True)
+        denoise(tiny_net, noise_variance=0.1, method=method, in_place=True).model
     assert snapshot(tiny_net.state_dict()) == before
 
 
 def test_integer_tensors() -> None:
     with pytest.raises(QuietnnError, match=r"tensor is torch.int64; only floating point"):
-        denoise(torch.arange(3), noise_variance=1.0)
+        denoise(torch.arange(3), noise_variance=1.0).model
     with pytest.raises(QuietnnError, match=r"n is torch.int32; only floating point"):
-        denoise({"n": torch.ones(2, 2, dtype=torch.int32)}, noise_variance=1.0, noisy=["n"])
+        denoise(observe({"n": torch.ones(2, 2, dtype=torch.int32)}, noise_variance=1.0, noisy=["n"])).model
 
 
 def test_no_noisy_parameter_at_all() -> None:
     with pytest.raises(QuietnnError, match=r"no noisy parameter at all"):
-        denoise(nn.BatchNorm1d(3), noise_variance=1.0)
+        denoise(nn.BatchNorm1d(3), noise_variance=1.0).model
 
 
 def test_temperatures_with_another_method_s_name() -> None:
     with pytest.raises(InvalidConfig, match=r"mmse takes no lambda_prime, but got 0.5"):
-        denoise(torch.ones(2), noise_variance=1.0, lambda_prime=0.5)
+        denoise(torch.ones(2), noise_variance=1.0, lambda_prime=0.5).model

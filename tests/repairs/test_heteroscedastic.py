@@ -16,8 +16,8 @@ from quietnn.repairs.affine import MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.heteroscedastic import told, weightwise_map
-from quietnn.score import Score
 from quietnn.repairs.temperatures.tune import tune
+from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
@@ -65,8 +65,8 @@ def test_the_noisiest_weight_sets_the_pole() -> None:
 def test_mmse_by_weight_is_better_than_mmse_at_the_mean_noise_and_as_good_as_predicted(spread: float) -> None:
     weights, received, variances = noisy(spread)
     known = {"whole": STATISTICS}
-    by_weight = denoise(received, noise_variance=variances, statistics=known)
-    at_mean = denoise(received, noise_variance=float(variances.mean()), statistics=known)
+    by_weight = denoise(received, noise_variance=variances, statistics=known).model
+    at_mean = denoise(received, noise_variance=float(variances.mean()), statistics=known).model
     error, error_at_mean = ((estimate - weights).square().mean().item() for estimate in (by_weight, at_mean))
     predicted = (0.5 * variances / (0.5 + variances)).mean().item()
     assert error < error_at_mean
@@ -77,8 +77,8 @@ def test_mmse_by_weight_is_better_than_mmse_at_the_mean_noise_and_as_good_as_pre
 @pytest.mark.parametrize("seed", range(3))
 def test_what_the_receiver_estimates_itself_is_no_worse_either(spread: float, seed: int) -> None:
     weights, received, variances = noisy(spread, seed=seed)
-    by_weight = denoise(received, noise_variance=variances)
-    at_mean = denoise(received, noise_variance=float(variances.mean()))
+    by_weight = denoise(received, noise_variance=variances).model
+    at_mean = denoise(received, noise_variance=float(variances.mean())).model
     error, error_at_mean = ((estimate - weights).square().mean().item() for estimate in (by_weight, at_mean))
     assert error <= error_at_mean * (1 + 1e-4)
 
@@ -107,7 +107,7 @@ def test_tensors_are_pooled_by_size_not_by_how_little_noise_they_have() -> None:
 @pytest.mark.parametrize("groups", ["whole", "layerwise"])
 def test_where_noise_follows_the_scale_of_a_tensor_small_weights_are_not_taken_for_large_ones(groups: str) -> None:
     clean, received, noise = small_and_large()
-    estimate = denoise(received, noise_variance=noise, groups=groups)
+    estimate = denoise(received, noise_variance=noise, groups=groups).model
     for name, variance in noise.items():
         error = (estimate[name] - clean[name]).square().mean().item()
         assert error == pytest.approx(variance / 1.01, rel=0.03)
@@ -143,8 +143,8 @@ def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean
     means = arrived.noise_variance
     assert isinstance(means, dict)
     mean = mean_noise(means, clean)
-    by_tensor = denoise(arrived.received, noise_variance=means, groups=groups)
-    at_mean = denoise(arrived.received, noise_variance=mean, groups=groups)
+    by_tensor = denoise(arrived.received, noise_variance=means, groups=groups).model
+    at_mean = denoise(arrived.received, noise_variance=mean, groups=groups).model
     error, error_at_mean = (
         sum(float((estimate[name] - clean[name]).square().sum()) for name in clean) for estimate in (by_tensor, at_mean)
     )
@@ -156,8 +156,8 @@ def test_equal_noise_by_tensor_changes_nothing() -> None:
     network = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 5))
     same = dict.fromkeys(dict(network.named_parameters()), 0.01)
     for groups in ("whole", "layerwise"):
-        one = denoise(network, noise_variance=0.01, groups=groups)
-        by_tensor = denoise(network, noise_variance=same, groups=groups)
+        one = denoise(network, noise_variance=0.01, groups=groups).model
+        by_tensor = denoise(network, noise_variance=same, groups=groups).model
         for a, b in zip(one.parameters(), by_tensor.parameters(), strict=True):
             assert torch.allclose(a, b, rtol=1e-5, atol=1e-7)
 
@@ -166,7 +166,7 @@ def test_noise_by_group_name_and_in_place() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 5))
     before = network[0].weight.detach().clone()
-    denoise(network, noise_variance={"0": 0.0, "1": 1e6}, groups="layerwise", in_place=True)
+    denoise(network, noise_variance={"0": 0.0, "1": 1e6}, groups="layerwise", in_place=True).model
     assert torch.equal(network[0].weight, before)
     assert network[1].weight.std() < 1e-8  # nothing is left but the mean
 
@@ -193,5 +193,5 @@ def test_temperatures_are_tuned_under_noise_by_layer() -> None:
     result = tune(
         network, lambda model: Score(0.5, model[1].weight.detach().abs().mean().item(), 10), noise_variance=noise
     )
-    estimate = denoise(network, noise_variance=noise, temperatures=result.temperatures)
+    estimate = denoise(network, noise_variance=noise, temperatures=result.temperatures).model
     assert estimate[1].weight.abs().mean() < network[1].weight.abs().mean()

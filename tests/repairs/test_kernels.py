@@ -11,7 +11,6 @@ from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
-from quietnn.repairs.fitting.scratch import classification_loss
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.kernels import (
     KernelMap,
@@ -160,7 +159,7 @@ def test_a_network_is_structured_and_calibrated_and_its_user_keeps_the_original(
     layers = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
     model = with_weights(received.received, layers.estimate(maps))
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    result = calibrate(model, inputs, noise_variance=received.noise_variance, denoisers=maps, groups="layerwise")
+    result = calibrate(model, inputs, noise_variance=received.noise_variance, denoisers=maps, groups="layerwise").model
     assert bool(torch.isfinite(result(inputs)).all())
     for name, tensor in received.received.state_dict().items():
         assert torch.equal(tensor, before[name])
@@ -174,7 +173,7 @@ def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
     received = transmit(network, channel=AWGN(wnr_db=-3.0), seed=1)
     hook = received.received.register_forward_hook(lambda model, *_: calls.append(model))
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    result = calibrate_structured(received.received, inputs, noise_variance=received.noise_variance)
+    result = calibrate_structured(received.received, inputs, noise_variance=received.noise_variance).model
     hook.remove()
     assert not torch.equal(result[0].weight, received.received[0].weight)
     assert torch.equal(result[3].weight, received.received[3].weight)
@@ -185,7 +184,9 @@ def test_the_posterior_looks_at_it_as_a_start() -> None:
     received = transmit(small_network(), channel=AWGN(wnr_db=3.0), seed=1)
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     loss = classification_loss(inputs, torch.arange(20) % 4)
-    result = posterior(received.received, loss, 20, noise_variance=received.noise_variance)
+    result = posterior(
+        received.received, Evidence(mean_loss=loss, num_examples=20), noise_variance=received.noise_variance, starts={}
+    )
     assert "structured" in result.held_out_loss
     assert result.num_passes <= 150
 

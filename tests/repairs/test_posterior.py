@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from quietnn.channels.named import medium_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.evidence import Split, folds
 from quietnn.repairs.affine import MMSE, mmse
 from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.finetuning import finetune
-from quietnn.repairs.fitting.scratch import Scratch, Split, classification_loss, folds
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.posterior import posterior
@@ -100,7 +101,7 @@ def test_whitening_combines_both_gaussians() -> None:
 @pytest.mark.parametrize("network", [plain_net, norm_net])
 def test_without_noise_everything_comes_back_bit_for_bit(network: Callable[[], nn.Module], snapshot: Snapshot) -> None:
     model = network()
-    result = posterior(model, classification_loss(*blobs()), 60, noise_variance=0.0)
+    result = posterior(model, Evidence(*blobs()), noise_variance=0.0, starts={})
     assert snapshot(result.model.state_dict()) == snapshot(model.state_dict())
     assert result.model is not model
     assert result.num_passes == 0
@@ -114,11 +115,11 @@ def test_on_the_held_out_evidence_the_result_is_the_fit_or_the_best_start(
     observation = transmit(network(), wnr_db=-3.0, seed=seed)
     result = posterior(
         observation.received,
-        classification_loss(*blobs()),
-        60,
+        Evidence(*blobs()),
         noise_variance=observation.noise_variance,
         settings=PosteriorSettings(num_steps=8),
         seed=seed,
+        starts={},
     )
     without_labels = {name: loss for name, loss in result.held_out_loss.items() if name != "posterior"}
     assert result.chosen == "posterior" or result.held_out_loss[result.chosen] == min(without_labels.values())
@@ -137,7 +138,13 @@ def test_starts_of_the_callers_own_are_judged_beside_the_fit(snapshot: Snapshot)
     before = {name: snapshot(network.state_dict()) for name, network in starts.items()}
     # steps that lead nowhere near: the start is better by far
     wild = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e4, prior=0.0)
-    best = posterior(observation.received, loss, 60, noise_variance=variance, starts=starts, settings=wild)
+    best = posterior(
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=variance,
+        starts=starts,
+        settings=wild,
+    )
     assert best.chosen == "cheat"
     assert snapshot(best.model.state_dict()) == before["cheat"]
     assert best.model is not clean
@@ -154,12 +161,24 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
     assert list(starts) == ["calibrated"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
-    result = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+    result = posterior(
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=noise,
+        starts=starts,
+        settings=settings,
+    )
     assert result.chosen == "posterior"
     assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
     for name, tensor in starts["calibrated"].state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
-    alone = posterior(observation.received, loss, 60, noise_variance=noise, settings=settings)
+    alone = posterior(
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=noise,
+        settings=settings,
+        starts={},
+    )
     assert alone.held_out_loss["posterior"] != pytest.approx(result.held_out_loss["posterior"], rel=1e-3)
 
 
@@ -172,13 +191,21 @@ def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_st
     broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())
     starts = {"calibrated": broken}
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
-    result = posterior(rounded.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
-    alone = posterior(rounded.received, loss, 60, noise_variance=noise, settings=settings)
+    result = posterior(
+        rounded.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=noise,
+        starts=starts,
+        settings=settings,
+    )
+    alone = posterior(
+        rounded.received, Evidence(mean_loss=loss, num_examples=60), noise_variance=noise, settings=settings, starts={}
+    )
     assert result.held_out_loss["blended"] < result.held_out_loss["calibrated"]
     for name, tensor in alone.model.state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
     twice = {"one": broken, "other": copy.deepcopy(broken)}
-    full = posterior(rounded.received, loss, 60, noise_variance=noise, starts=twice)
+    full = posterior(rounded.received, Evidence(mean_loss=loss, num_examples=60), noise_variance=noise, starts=twice)
     assert full.num_passes + len(twice) <= 150
 
 
@@ -187,7 +214,7 @@ def test_noise_is_taken_at_its_word() -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     noise = observation.noise_variance
     starts = calibrated_starts(observation.received, blobs()[0], noise_variance=noise)
-    result = posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=noise, starts=starts)
+    result = posterior(observation.received, Evidence(*blobs()), noise_variance=noise, starts=starts)
     assert "blended" not in result.held_out_loss
 
 
@@ -203,8 +230,7 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
         observation.received,
-        classification_loss(inputs, labels),
-        60,
+        Evidence(inputs, labels),
         noise_variance=noise,
         starts=starts,
         settings=settings,
@@ -231,7 +257,7 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
         loss = classification_loss(inputs, labels)
         Scratch(network, loss, 60, blended=True).gradient(noisy_weights(network), torch.arange(60), torch.Generator())
         assert num_compiled == 0
-        results.append(posterior(network, loss, 60, noise_variance=0.1, starts=starts))
+        results.append(posterior(network, Evidence(mean_loss=loss, num_examples=60), noise_variance=0.1, starts=starts))
     plain, compiled = results
     assert plain.held_out_loss == pytest.approx(compiled.held_out_loss, rel=1e-5)
     for name, tensor in plain.model.state_dict().items():
@@ -263,7 +289,7 @@ def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
     with torch.no_grad():
         start[1].weight.mul_(4)
     with pytest.raises(InvalidConfig, match=r"differs .* in '1.weight', which carries no noise"):
-        posterior(received, classification_loss(*blobs()), 60, noise_variance=0.1, starts={"mine": start})
+        posterior(received, Evidence(*blobs()), noise_variance=0.1, starts={"mine": start})
 
 
 def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
@@ -271,7 +297,14 @@ def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
     starts = calibrated_starts(received, blobs()[0], noise_variance=0.1)
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, blended=False)
     loss = classification_loss(*blobs())
-    result = posterior(received, loss, 60, noise_variance=0.1, starts=starts, centre=MMSE, settings=settings)
+    result = posterior(
+        received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=0.1,
+        starts=starts,
+        centre=MMSE,
+        settings=settings,
+    )
     assert {"centred", "centre"} <= set(result.held_out_loss)
 
 
@@ -289,7 +322,7 @@ def test_starts_that_go_with_nothing_else(wrong: dict[str, object], message: str
     options = {name: value for name, value in wrong.items() if name != "name"}
     starts = {str(wrong.get("name", "calibrated")): copy.deepcopy(observation.received)}
     with pytest.raises(InvalidConfig, match=message):
-        posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=0.1, starts=starts, **options)
+        posterior(observation.received, Evidence(*blobs()), noise_variance=0.1, starts=starts, **options)
 
 
 def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
@@ -308,7 +341,13 @@ def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
     def weight_from(start: nn.Module) -> Tensor:
         loss, starts = classification_loss(inputs, labels), {"calibrated": start}
         weight: Tensor = (
-            posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+            posterior(
+                observation.received,
+                Evidence(mean_loss=loss, num_examples=60),
+                noise_variance=noise,
+                starts=starts,
+                settings=settings,
+            )
             .model[0]
             .weight
         )
@@ -323,7 +362,7 @@ def test_starts_whose_tensors_are_others_are_refused() -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     wrapped = {"wrapped": nn.Sequential(copy.deepcopy(observation.received))}
     with pytest.raises(InvalidWeights, match="not a tensor of this model"):
-        posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=0.1, starts=wrapped)
+        posterior(observation.received, Evidence(*blobs()), noise_variance=0.1, starts=wrapped)
 
 
 def test_a_fit_that_harms_is_rejected() -> None:
@@ -334,10 +373,10 @@ def test_a_fit_that_harms_is_rejected() -> None:
     wrong[held_out] = (labels[held_out] + 1) % 3
     result = posterior(
         observation.received,
-        classification_loss(inputs, wrong),
-        60,
+        Evidence(inputs, wrong),
         noise_variance=observation.noise_variance,
         settings=PosteriorSettings(num_steps=10, step_size=2.0, prior=0.0),
+        starts={},
     )
     assert result.chosen != "posterior"
     assert (result.fit_loss, result.move) == ((), 0.0)
@@ -348,9 +387,7 @@ def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None
     inputs, labels = blobs(300)
     loss = classification_loss(inputs, labels)
     observation = transmit(network(), wnr_db=-3.0, seed=1)
-    result = posterior(
-        observation.received, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance
-    )
+    result = posterior(observation.received, Evidence(*blobs()), noise_variance=observation.noise_variance, starts={})
     before, after = (loss(net.eval(), torch.arange(300), None).item() for net in (observation.received, result.model))
     assert result.chosen == "posterior"
     assert after < 0.5 * before
@@ -364,7 +401,7 @@ def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(sna
     model = observation.received.train()
     model[0].weight.requires_grad_(False)
     before = snapshot(model.state_dict())
-    result = posterior(model, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance)
+    result = posterior(model, Evidence(*blobs()), noise_variance=observation.noise_variance, starts={})
     assert snapshot(model.state_dict()) == before
     assert all(layer.training for layer in model.modules())
     assert all(layer.training for layer in result.model.modules())
@@ -385,8 +422,8 @@ def test_shared_layers_and_tied_weights_stay_shared() -> None:
     observation = transmit(model.eval(), wnr_db=0.0, seed=0)
     settings = PosteriorSettings(num_steps=10)
     result = posterior(
-        observation.received, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance,
-        settings=settings,
+        observation.received, Evidence(*blobs()), noise_variance=observation.noise_variance,
+        settings=settings, starts={},
     )  # fmt: skip
     assert result.chosen == "posterior"
     assert result.model[0].weight is result.model[3].weight
@@ -403,11 +440,11 @@ def test_the_seed_decides_and_nothing_else() -> None:
         torch.manual_seed(torch.seed() % 1000)
         result = posterior(
             observation.received,
-            classification_loss(*blobs(), augment=jitter),
-            60,
+            Evidence(*blobs(), augment=jitter),
             noise_variance=observation.noise_variance,
             settings=PosteriorSettings(num_steps=6),
             seed=seed,
+            starts={},
         )
         weight: Tensor = result.model[0].weight
         return weight
@@ -421,9 +458,12 @@ def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
     loss = classification_loss(*blobs())
     result = posterior(
         observation.received,
-        lambda network, positions, generator: loss(network, positions, generator) * math.nan,
-        60,
+        Evidence(
+            mean_loss=lambda network, positions, generator: loss(network, positions, generator) * math.nan,
+            num_examples=60,
+        ),
         noise_variance=observation.noise_variance,
+        starts={},
     )
     assert result.chosen == "received"
     assert all(math.isinf(value) for value in result.held_out_loss.values())
@@ -437,7 +477,12 @@ def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
         lambda network, positions, generator: loss(network, positions, generator).expand(3),
     ):
         with pytest.raises(QuietnnError, match="mean loss"):
-            posterior(model.received, wrong, 60, noise_variance=model.noise_variance)
+            posterior(
+                model.received,
+                Evidence(mean_loss=wrong, num_examples=60),
+                noise_variance=model.noise_variance,
+                starts={},
+            )
 
 
 def test_settings_and_sizes_are_checked() -> None:
@@ -489,19 +534,25 @@ def test_the_trust_radius_bounds_the_maximum() -> None:
 def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapshot) -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     before = snapshot(observation.received.state_dict())
-    result = finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=(1e-6, 1e-2))
+    result = finetune(observation.received, Evidence(*blobs()), learning_rates=(1e-6, 1e-2))
     assert snapshot(observation.received.state_dict()) == before
     assert result.learning_rate == 1e-2
     assert result.held_out_loss[1e-2] < result.held_out_loss[1e-6]
     with pytest.raises(InvalidConfig, match="positive"):
-        finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=())
+        finetune(observation.received, Evidence(*blobs()), learning_rates=())
 
 
 def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
     observation = transmit(plain_net(), wnr_db=3.0, seed=0)
     loss, variance = classification_loss(*blobs()), observation.noise_variance
     short = PosteriorSettings(num_steps=1, step_size=1e-9)
-    lazy = posterior(observation.received, loss, 60, noise_variance=variance, centre=MMSE, settings=short)
+    lazy = posterior(
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=variance,
+        centre=MMSE,
+        settings=short,
+    )
     assert lazy.held_out_loss["posterior"] == pytest.approx(lazy.held_out_loss["centre"], rel=1e-6)
     assert lazy.held_out_loss["centre"] != pytest.approx(lazy.held_out_loss["received"], rel=1e-3)
 
@@ -545,7 +596,10 @@ def test_the_posterior_takes_noise_by_layer() -> None:
     inputs, labels = blobs()
     loss = classification_loss(inputs, labels)
     noise = {"0": 0.05, "2": 0.05}
-    one, by_layer = (posterior(received, loss, 60, noise_variance=variance) for variance in (0.05, noise))
+    one, by_layer = (
+        posterior(received, Evidence(mean_loss=loss, num_examples=60), noise_variance=variance, starts={})
+        for variance in (0.05, noise)
+    )
     assert one.chosen == by_layer.chosen
     assert one.held_out_loss["posterior"] == pytest.approx(by_layer.held_out_loss["posterior"], rel=1e-3)
 
@@ -560,7 +614,13 @@ def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pyt
         return maximise(scratch, whitened, *args, **options)
 
     monkeypatch.setattr("quietnn.repairs.posterior.maximise", spy)
-    posterior(observation.received, loss, 60, noise_variance=noise, settings=PosteriorSettings(num_steps=2))
+    posterior(
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=noise,
+        settings=PosteriorSettings(num_steps=2),
+        starts={},
+    )
     weights = noisy_weights(observation.received)
     reception = Reception.of(weights, noise, groups="layerwise")
     usual = Whitened.of(reception, weights).spread
@@ -588,7 +648,7 @@ def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch
 
     monkeypatch.setattr(Scratch, "finish", spy)
     noise, settings = observation.noise_variance, PosteriorSettings(num_steps=1)
-    posterior(observation.received, classification_loss(images, labels), 20, noise_variance=noise, settings=settings)
+    posterior(observation.received, Evidence(images, labels), noise_variance=noise, settings=settings, starts={})
     received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
     assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
     assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"

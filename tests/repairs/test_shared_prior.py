@@ -36,7 +36,7 @@ def test_small_tensors_that_are_alike_lose_nothing_by_having_noise_of_their_own(
     for seed in range(4):
         clean, received, variances = alike(size, spread, seed=seed, noise=noise)
         for place, told_noise in enumerate((variances, mean_noise(variances, clean))):
-            estimate = denoise(received, noise_variance=told_noise)
+            estimate = denoise(received, noise_variance=told_noise).model
             errors[place] += sum(float((estimate[name] - own).square().sum()) for name, own in clean.items())
     assert errors[0] <= errors[1] * 1.01
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.observation import Observation
 from quietnn.channels.named import medium_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_with_report
-from quietnn.repairs.batchnorm.re_estimation import blend, re_estimate
+from quietnn.repairs.batchnorm.re_estimation import re_estimate
 from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import Reception
@@ -87,7 +87,7 @@ def test_without_noise_every_statistic_comes_back_bit_for_bit(
 ) -> None:
     model = copy.deepcopy(network).to(dtype)
     other_inputs = (2 * images[:20] + 1).to(dtype)  # far from what the statistics were taken over
-    assert same(statistics(model), statistics(calibrate(model, other_inputs, noise_variance=0.0)))
+    assert same(statistics(model), statistics(calibrate(model, other_inputs, noise_variance=0.0).model))
 
 
 def test_a_single_channel_after_a_linear_layer_has_a_closed_form() -> None:
@@ -100,7 +100,7 @@ def test_a_single_channel_after_a_linear_layer_has_a_closed_form() -> None:
     model[1].running_var.fill_(1.7)
     with torch.no_grad():
         outputs = model[0](inputs)[:, 0]
-    calibrated = calibrate(model, inputs, noise_variance=sigma2)
+    calibrated = calibrate(model, inputs, noise_variance=sigma2).model
     shift = sigma2 * (float((inputs.mean(0) ** 2).sum()) + 1)
     error = float(outputs.var()) / 60
     deviation = float(outputs.mean()) - 0.4
@@ -131,8 +131,8 @@ def test_it_beats_both_clean_and_re_estimated_statistics_where_the_truth_is_know
         inputs = draw(20)
         for name, candidate in (
             ("clean", model),
-            ("plain", re_estimate(observation.received, inputs)),
-            ("calibrated", calibrate(observation.received, inputs, noise_variance=observation.noise_variance)),
+            ("plain", re_estimate(observation.received, inputs).model),
+            ("calibrated", calibrate(observation.received, inputs, noise_variance=observation.noise_variance).model),
         ):
             errors[name] += float(((candidate[1].running_mean - true_mean) ** 2 / true_variance).mean())
             errors[name] += float(((candidate[1].running_var / true_variance).log() ** 2).mean())
@@ -148,7 +148,7 @@ def test_one_forward_pass_is_made_after_one_over_two_inputs(network: nn.Module, 
     model(images[:10])
     expected = list(calls)
     calls.clear()
-    calibrate(model, images[:10], noise_variance=1e-3, in_place=True)
+    calibrate(model, images[:10], noise_variance=1e-3, in_place=True).model
     assert calls == expected
 
 
@@ -157,7 +157,7 @@ def test_the_pass_already_sees_calibrated_statistics(network: nn.Module, images:
     noisy = transmit(network, wnr_db=0.0, seed=0)
     outputs: list[Tensor] = []
     noisy.received.head_bn.register_forward_hook(lambda *args: outputs.append(args[2]))
-    calibrated = calibrate(noisy.received, images[:40], noise_variance=noisy.noise_variance, in_place=True)
+    calibrated = calibrate(noisy.received, images[:40], noise_variance=noisy.noise_variance, in_place=True).model
     calibrated(images[:40])
     torch.testing.assert_close(outputs[-2], outputs[-1])
 
@@ -165,13 +165,13 @@ def test_the_pass_already_sees_calibrated_statistics(network: nn.Module, images:
 def test_nothing_but_running_statistics_changes_and_only_in_the_copy(network: nn.Module, images: Tensor) -> None:
     received = transmit(network, wnr_db=5.0, seed=0)
     before = statistics(received.received)
-    result = calibrate(received.received, images[:50], noise_variance=received.noise_variance)
+    result = calibrate(received.received, images[:50], noise_variance=received.noise_variance).model
     assert same(before, statistics(received.received))
     changed = {name for name, tensor in statistics(result).items() if not torch.equal(tensor, before[name])}
     running = {name for name in before if name.endswith(("running_mean", "running_var"))}
     assert changed == {name for name in running if not name.startswith("shared_bn")}
     assert all(bool((tensor > 0).all()) for name, tensor in statistics(result).items() if name.endswith("running_var"))
-    in_place = calibrate(received.received, images[:50], noise_variance=received.noise_variance, in_place=True)
+    in_place = calibrate(received.received, images[:50], noise_variance=received.noise_variance, in_place=True).model
     assert in_place is received.received
     assert same(statistics(result), statistics(in_place))
 
@@ -180,16 +180,16 @@ def test_modes_stay_as_they_were_module_by_module(network: nn.Module, images: Te
     model = copy.deepcopy(network).train()
     model.stem_bn.eval()  # a frozen BatchNorm in a network in training
     modes = [module.training for module in model.modules()]
-    result = calibrate(model, images[:20], noise_variance=1e-3)
+    result = calibrate(model, images[:20], noise_variance=1e-3).model
     assert [module.training for module in model.modules()] == modes
     assert [module.training for module in result.modules()] == modes
-    evaluated = calibrate(copy.deepcopy(network), images[:20], noise_variance=1e-3)
+    evaluated = calibrate(copy.deepcopy(network), images[:20], noise_variance=1e-3).model
     assert same(statistics(result), statistics(evaluated))
 
 
 def test_frozen_parameters_are_calibrated_like_others(network: nn.Module, images: Tensor) -> None:
     frozen = copy.deepcopy(network).requires_grad_(False)
-    results = [calibrate(model, images[:20], noise_variance=1e-3) for model in (network, frozen)]
+    results = [calibrate(model, images[:20], noise_variance=1e-3).model for model in (network, frozen)]
     assert same(statistics(results[0]), statistics(results[1]))
 
 
@@ -286,7 +286,7 @@ def test_a_buffer_that_counts_calls_stays_as_it_was(images: Tensor) -> None:
 
     model = Counting(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
     for in_place in (False, True):
-        result = calibrate(model, images[:30], noise_variance=0.01, in_place=in_place)
+        result = calibrate(model, images[:30], noise_variance=0.01, in_place=in_place).model
         assert float(result.added) == float(result.replaced) == float(model.added) == float(model.replaced) == 0.0
 
 
@@ -338,7 +338,7 @@ def test_a_linear_layer_over_positions_is_not_taken_for_the_channels_in_front() 
 
 def test_a_clean_layer_in_front_of_the_noise_keeps_its_statistics(network: nn.Module, images: Tensor) -> None:
     noisy = [name for name in noisy_weights(network) if not name.startswith("stem")]
-    result = calibrate(network, images[:50], noise_variance=0.01, noisy=noisy)
+    result = calibrate(observe(network, noise_variance=0.01, noisy=noisy), images[:50]).model
     before, after = statistics(network), statistics(result)
     assert torch.equal(before["stem_bn.running_mean"], after["stem_bn.running_mean"])
     assert torch.equal(before["stem_bn.running_var"], after["stem_bn.running_var"])
@@ -357,14 +357,14 @@ def test_scaled_weights_are_calibrated_to_scaled_statistics(images: Tensor) -> N
     ).double()
     inputs = images.double()
     received = transmit(trained(model, inputs), wnr_db=2.0, seed=1)
-    plain = calibrate(received.received, inputs[:60], noise_variance=received.noise_variance)
+    plain = calibrate(received.received, inputs[:60], noise_variance=received.noise_variance).model
     reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
     halved = dict.fromkeys(reception.groups, AffineDenoiser(0.5, 0.0))
     shrunk = copy.deepcopy(received.received)
     reception.estimate(halved, out=noisy_weights(shrunk))
     result = calibrate(
         shrunk, inputs[:60], noise_variance=received.noise_variance, denoisers=halved, groups="layerwise"
-    )
+    ).model
     torch.testing.assert_close(result(inputs), plain(inputs), rtol=1e-4, atol=1e-6)
 
 
@@ -375,25 +375,25 @@ def test_an_offset_on_all_weights_moves_the_prediction_as_it_moves_the_outputs(k
     inputs = images.double() if kind == "grouped" else images.double().flatten(1)
     layer = nn.Conv2d(3, 6, 3, padding=1, groups=3) if kind == "grouped" else nn.Linear(108, 6)
     norm = nn.BatchNorm2d(6) if kind == "grouped" else nn.BatchNorm1d(6)
-    model = re_estimate(nn.Sequential(layer, norm).double().eval(), inputs)
+    model = re_estimate(nn.Sequential(layer, norm).double().eval(), inputs).model
     denoiser = AffineDenoiser(0.8, 0.05)
     shifted = copy.deepcopy(model)
     for tensor in noisy_weights(shifted).values():
         denoiser(tensor, out=tensor)
-    expected = re_estimate(shifted, inputs)
-    result = calibrate(shifted, inputs, noise_variance=1e-12, denoisers=denoiser)
+    expected = re_estimate(shifted, inputs).model
+    result = calibrate(shifted, inputs, noise_variance=1e-12, denoisers=denoiser).model
     torch.testing.assert_close(result[1].running_mean, expected[1].running_mean, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(result[1].running_var, expected[1].running_var, rtol=1e-2, atol=0)
 
 
 def test_keyword_inputs_are_passed_by_keyword(network: nn.Module, images: Tensor) -> None:
-    by_keyword = calibrate(network, {"images": images[:20]}, noise_variance=1e-3)
-    assert same(statistics(by_keyword), statistics(calibrate(network, images[:20], noise_variance=1e-3)))
+    by_keyword = calibrate(network, {"images": images[:20]}, noise_variance=1e-3).model
+    assert same(statistics(by_keyword), statistics(calibrate(network, images[:20], noise_variance=1e-3).model))
 
 
 def test_denoised_weights_can_be_calibrated(network: nn.Module, images: Tensor) -> None:
     received = transmit(network, wnr_db=3.0, seed=0)
-    estimate = denoise(received.received, noise_variance=received.noise_variance, groups="layerwise")
+    estimate = denoise(received.received, noise_variance=received.noise_variance, groups="layerwise").model
     reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
     from quietnn.repairs.affine import MMSE
 
@@ -403,7 +403,7 @@ def test_denoised_weights_can_be_calibrated(network: nn.Module, images: Tensor) 
         noise_variance=received.noise_variance,
         denoisers=reception.denoisers(MMSE),
         groups="layerwise",
-    )
+    ).model
     assert bool(torch.isfinite(result(images)).all())
 
 
@@ -419,12 +419,12 @@ def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: n
         (broken, "not finite"),
     ):
         with pytest.raises(QuietnnError, match=message):
-            calibrate(network, inputs, noise_variance=0.1, in_place=True)
+            calibrate(network, inputs, noise_variance=0.1, in_place=True).model
     for noise_variance in (-1.0, math.nan, math.inf):
         with pytest.raises(QuietnnError, match="noise_variance"):
-            calibrate(network, images[:4], noise_variance=noise_variance, in_place=True)
+            calibrate(network, images[:4], noise_variance=noise_variance, in_place=True).model
     with pytest.raises(InvalidConfig, match="'fc'"):
-        calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True)
+        calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True).model
     with pytest.raises(InvalidConfig, match="sample_weight is 2"):
         blend(network, images[:4], sample_weight=2)
     assert same(before, statistics(network))
@@ -436,7 +436,7 @@ def test_a_network_that_overflows_is_refused_and_its_statistics_put_back(network
         model.grouped.weight.fill_(1e38)
     before = statistics(model)
     with pytest.raises(InvalidWeights, match="sum_bn"):
-        calibrate(model, images[:10], noise_variance=1e-3, in_place=True)
+        calibrate(model, images[:10], noise_variance=1e-3, in_place=True).model
     assert same(before, statistics(model))
     assert not model.stem_bn._forward_pre_hooks
 
@@ -447,14 +447,14 @@ def test_without_running_statistics_there_is_nothing_to_calibrate() -> None:
         nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=False)),
     ):
         with pytest.raises(InvalidConfig, match="nothing to calibrate"):
-            calibrate(model, torch.randn(8, 4), noise_variance=0.1)
+            calibrate(model, torch.randn(8, 4), noise_variance=0.1).model
 
 
 def test_the_baselines_do_what_they_say(images: Tensor) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
     with torch.no_grad():
         flat = model[0](images[:30]).movedim(1, 0).flatten(1)
-    plain = re_estimate(model, images[:30])
+    plain = re_estimate(model, images[:30]).model
     torch.testing.assert_close(plain[1].running_mean, flat.mean(1), rtol=0, atol=1e-5)
     torch.testing.assert_close(plain[1].running_var, flat.var(1), rtol=0.05, atol=0)
     half = blend(model, images[:30], sample_weight=0.5)
@@ -473,12 +473,12 @@ def test_classes_known_to_be_balanced_lose_the_preferences_that_noise_gave_them(
         received.received[-1].bias[2] += 3  # a preference far beyond the others
     options = {"noise_variance": received.noise_variance}
     report = calibrate_with_report(received.received, images[:100], balanced_classes=True, **options)
-    usual = calibrate(received.received, images[:100], **options)
+    usual = calibrate(received.received, images[:100], **options).model
     preferences = [network(images[:100]).mean(0).std().item() for network in (usual, report.model)]
     assert preferences[1] == pytest.approx((1 - report.head_weight) * preferences[0], rel=1e-3)
     assert 0.01 < report.head_weight < 0.9  # what noise cannot explain stays
     assert torch.equal(received.received[-1].weight, report.model[-1].weight)
-    quiet = calibrate(received.received, images[:100], noise_variance=0.0, balanced_classes=True)
+    quiet = calibrate(received.received, images[:100], noise_variance=0.0, balanced_classes=True).model
     assert same(statistics(received.received), statistics(quiet))
 
 
@@ -486,7 +486,7 @@ def test_a_network_without_a_linear_head_cannot_have_balanced_classes(images: Te
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
     before = statistics(model)
     with pytest.raises(InvalidConfig, match="leave balanced_classes out"):
-        calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True)
+        calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True).model
     assert same(before, statistics(model))
 
 
@@ -494,10 +494,10 @@ def test_noise_by_layer_is_noise_and_a_weightwise_denoiser_is_one() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4), nn.BatchNorm1d(4)).eval()
     inputs = torch.rand(50, 8)
-    one = calibrate(network, inputs, noise_variance=0.01)
-    by_layer = calibrate(network, inputs, noise_variance={"0": 0.01, "2": 0.01})
+    one = calibrate(network, inputs, noise_variance=0.01).model
+    by_layer = calibrate(network, inputs, noise_variance={"0": 0.01, "2": 0.01}).model
     assert torch.equal(one[1].running_var, by_layer[1].running_var)
-    only_last = calibrate(network, inputs, noise_variance={"0": 0.0, "2": 0.01})
+    only_last = calibrate(network, inputs, noise_variance={"0": 0.0, "2": 0.01}).model
     assert torch.equal(only_last[1].running_var, network[1].running_var)
     assert not torch.equal(only_last[3].running_var, network[3].running_var)
     noise = {name: torch.full_like(weight, 0.01) for name, weight in noisy_weights(network).items()}
@@ -506,7 +506,9 @@ def test_noise_by_layer_is_noise_and_a_weightwise_denoiser_is_one() -> None:
         for variance in (0.01, noise)
     )
     calibrated = [
-        calibrate(network, inputs, noise_variance=variance, denoisers=reception.denoisers(MMSE), groups="layerwise")
+        calibrate(
+            network, inputs, noise_variance=variance, denoisers=reception.denoisers(MMSE), groups="layerwise"
+        ).model
         for variance, reception in ((0.01, plain), (noise, each))
     ]
     assert torch.allclose(calibrated[0][3].running_var, calibrated[1][3].running_var, rtol=1e-4)
@@ -524,12 +526,15 @@ def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
 
     def spy(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *, epsilon: float) -> Posterior:
         told.append(gap)
-        result, without = (posterior(prediction, sample, own, epsilon=epsilon) for own in (gap, Gap()))
+        result, without = (
+            posterior(prediction, Evidence(mean_loss=sample, num_examples=own), epsilon=epsilon, starts={})
+            for own in (gap, Gap())
+        )
         followed.append((result.common_weight, without.common_weight))
         return result
 
     monkeypatch.setattr("quietnn.repairs.batchnorm.calibrate.posterior", spy)
-    calibrate(received.received, 2 * images[:100] + 1, noise_variance=received.noise_variance)
+    calibrate(received.received, 2 * images[:100] + 1, noise_variance=received.noise_variance).model
     assert told[0] is None
     assert told[1] is not None
     assert told[1].common > 0.1
@@ -553,7 +558,7 @@ def test_rounding_that_silences_channels_is_not_taken_for_noise() -> None:
     network = two_layers(inputs)
     rounded = quantised(network)
     report = calibrate_with_report(rounded.received, inputs[:100], noise_variance=rounded.noise_variance)
-    expected = re_estimate(rounded.received, inputs[:100])
+    expected = re_estimate(rounded.received, inputs[:100]).model
     for name, tensor in expected.state_dict().items():
         assert torch.allclose(report.model.state_dict()[name], tensor, rtol=1e-6), name
     assert {layer.common_weight for layer in report.layers} == {1.0}
@@ -570,8 +575,8 @@ def test_rounding_is_seen_through_the_structured_prior(images: Tensor) -> None:
     with torch.no_grad():
         network[0].weight.mul_(torch.logspace(-1.5, 1.5, 32)[:, None, None, None])
     rounded = quantised(trained(network, images))
-    with_maps = calibrate_structured(rounded.received, images[:100], noise_variance=rounded.noise_variance)
-    expected = re_estimate(with_maps, images[:100])
+    with_maps = calibrate_structured(rounded.received, images[:100], noise_variance=rounded.noise_variance).model
+    expected = re_estimate(with_maps, images[:100]).model
     for name, tensor in expected.state_dict().items():
         assert torch.allclose(with_maps.state_dict()[name], tensor, rtol=1e-5, atol=1e-6), name
     assert not torch.equal(with_maps[0].weight, rounded.received[0].weight), "the map has done something"

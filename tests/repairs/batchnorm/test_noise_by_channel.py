@@ -29,7 +29,7 @@ def network() -> nn.Sequential:
         nn.Conv2d(8, 8, 3, groups=2),
         nn.BatchNorm2d(8, eps=1e-12),
     )
-    return re_estimate(layers.double().eval(), INPUTS)  # type: ignore[return-value]
+    return re_estimate(layers.double().eval(), INPUTS).model  # type: ignore[return-value]
 
 
 def faded(model: nn.Module, lost: float = 10.0) -> tuple[nn.Sequential, dict[str, Tensor]]:
@@ -57,13 +57,13 @@ def scaled(model: nn.Module, factors: dict[str, Tensor]) -> tuple[nn.Module, dic
 def test_a_lost_channel_leaves_the_others_alone() -> None:
     received, noise = faded(network())
     alike = {name: torch.full_like(own, 1e-3) for name, own in noise.items()}
-    expected = calibrate(received, INPUTS[:100], noise_variance=alike)
-    result = calibrate(received, INPUTS[:100], noise_variance=noise)
+    expected = calibrate(received, INPUTS[:100], noise_variance=alike).model
+    result = calibrate(received, INPUTS[:100], noise_variance=noise).model
     others = [channel for channel in range(8) if channel != LOST]
     for name in ("running_mean", "running_var"):
         found, wanted = (model[1].get_buffer(name)[others] for model in (result, expected))  # type: ignore[index]
         torch.testing.assert_close(found, wanted, rtol=0.2, atol=0.05)
-    sample = re_estimate(received, INPUTS[:100])
+    sample = re_estimate(received, INPUTS[:100]).model
     assert float(result[1].running_var[LOST]) == pytest.approx(float(sample[1].running_var[LOST]), rel=0.3)  # type: ignore[index]
 
 
@@ -83,8 +83,8 @@ def test_channels_shrunk_each_by_itself_are_calibrated_to_the_same_outputs() -> 
     factors = {name: own.double() + 0.01 for name, own in factors.items()}
     factors["3.bias"] = factors["3.weight"].flatten()
     shrunk, denoisers = scaled(received, factors)
-    plain = calibrate(received, INPUTS[:100], noise_variance=noise)
-    result = calibrate(shrunk, INPUTS[:100], noise_variance=noise, denoisers=denoisers, groups="layerwise")
+    plain = calibrate(received, INPUTS[:100], noise_variance=noise).model
+    result = calibrate(shrunk, INPUTS[:100], noise_variance=noise, denoisers=denoisers, groups="layerwise").model
     with torch.no_grad():
         assert float((result(INPUTS) - plain(INPUTS)).square().mean()) < 1e-2
 
@@ -92,7 +92,7 @@ def test_channels_shrunk_each_by_itself_are_calibrated_to_the_same_outputs() -> 
 def test_means_are_carried_through_each_channels_own_map() -> None:
     """With all inputs and hardly any noise, the statistics are those of the mapped layer."""
     torch.manual_seed(3)
-    model = re_estimate(nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6)).double().eval(), INPUTS)
+    model = re_estimate(nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6)).double().eval(), INPUTS).model
     theta, rho = 0.5 + torch.rand(6, 1, 1, 1).double(), 0.1 * torch.randn(6, 1, 1, 1).double()
     maps = {
         "0.weight": WeightwiseMap(theta, rho),
@@ -102,8 +102,8 @@ def test_means_are_carried_through_each_channels_own_map() -> None:
     for name, tensor in noisy_weights(mapped).items():
         maps[name](tensor, out=tensor)
     denoisers = {"0": AffineDenoiser(1.0, 0.0, maps)}
-    result = calibrate(mapped, INPUTS, noise_variance=1e-12, denoisers=denoisers, groups="layerwise")
-    expected = re_estimate(mapped, INPUTS)
+    result = calibrate(mapped, INPUTS, noise_variance=1e-12, denoisers=denoisers, groups="layerwise").model
+    expected = re_estimate(mapped, INPUTS).model
     known = slice(1, 6)  # of a bias times zero nothing is left to judge it by
     torch.testing.assert_close(result[1].running_mean[known], expected[1].running_mean[known], rtol=1e-3, atol=1e-3)  # type: ignore[index]
     torch.testing.assert_close(result[1].running_var, expected[1].running_var, rtol=1e-2, atol=0)  # type: ignore[index]
@@ -112,7 +112,7 @@ def test_means_are_carried_through_each_channels_own_map() -> None:
 def test_noise_that_hardly_differs_is_calibrated_much_as_noise_that_does_not() -> None:
     received, noise = faded(network(), lost=1e-3)
     nearly = {name: own * (1 + 1e-6 * torch.rand_like(own)) for name, own in noise.items()}
-    one, each = (calibrate(received, INPUTS[:100], noise_variance=variance) for variance in (1e-3, nearly))
+    one, each = (calibrate(received, INPUTS[:100], noise_variance=variance).model for variance in (1e-3, nearly))
     with torch.no_grad():  # one number sums the channels' noise, many average their shares
         assert float((each(INPUTS) - one(INPUTS)).square().mean()) < 1e-2
 

@@ -10,9 +10,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from quietnn.channels.transmit import transmit
+from quietnn.evidence import Loss
 from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.fitting.moving_statistics import Blending
-from quietnn.repairs.fitting.scratch import Loss, Scratch, classification_loss
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import PosteriorSettings, Whitened, maximise
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.posterior import posterior
@@ -132,7 +133,13 @@ def test_what_a_layer_does_besides_and_how_it_is_called_makes_no_difference(netw
         scratch = Scratch(made, loss, 60, blended=True)
         value, gradients = scratch.gradient(weights, positions, torch.Generator())
         finished = scratch.finish(made, weights)
-        result = posterior(made, loss, 60, noise_variance=0.05, settings=PosteriorSettings(num_steps=4))
+        result = posterior(
+            made,
+            Evidence(mean_loss=loss, num_examples=60),
+            noise_variance=0.05,
+            settings=PosteriorSettings(num_steps=4),
+            starts={},
+        )
         assert result.chosen == "posterior"
         tensors = [*gradients.values(), *finished.state_dict().values(), *result.model.state_dict().values()]
         found.append((value, tensors, len(scratch.scale_free())))
@@ -223,8 +230,7 @@ def test_a_network_that_counts_its_calls_is_not_called_itself() -> None:
     observation = transmit(Counting(plain()), wnr_db=0.0, seed=0)
     result = posterior(
         observation.received,
-        classification_loss(points(60, 4), LABELS),
-        60,
+        Evidence(points(60, 4), LABELS),
         noise_variance=observation.noise_variance,
         starts={"calibrated": copy.deepcopy(observation.received)},
         settings=PosteriorSettings(num_steps=2),
@@ -239,7 +245,13 @@ def test_the_caller_may_have_switched_gradients_off(switched_off: Callable[[], o
 
     def run() -> nn.Module:
         noise = observation.noise_variance
-        return posterior(observation.received, loss, 60, noise_variance=noise, settings=settings).model
+        return posterior(
+            observation.received,
+            Evidence(mean_loss=loss, num_examples=60),
+            noise_variance=noise,
+            settings=settings,
+            starts={},
+        ).model
 
     expected = run()
     with switched_off():
@@ -327,7 +339,13 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
     starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     loss = classification_loss(inputs, LABELS)
-    result = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+    result = posterior(
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=60),
+        noise_variance=noise,
+        starts=starts,
+        settings=settings,
+    )
     assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
     assert torch.equal(result.model[1].running_mean, starts["calibrated"][1].running_mean)
 

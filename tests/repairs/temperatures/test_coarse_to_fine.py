@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from quietnn.errors import InfeasibleTemperatures, QuietnnError
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
-from quietnn.score import Score
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score
 from quietnn.weights import WeightStatistics
 
 scales = st.builds(

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.evidence import Split
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.denoise import denoise
-from quietnn.repairs.fitting.scratch import Scratch, Split
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.temperatures.gradient import DEFAULT, GradientSettings, _Path, tune_by_gradient
 from quietnn.repairs.temperatures.layerwise import scales
@@ -49,7 +50,7 @@ def planted(
     received = network()
     reception = Reception.of(noisy_weights(received), noise_variance, groups="layerwise")
     chosen = {g: scale.temperatures(thetas.get(g, 1.0), shifts.get(g, 0.0)) for g, scale in scales(reception).items()}
-    teacher = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=chosen)
+    teacher = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=chosen).model
     return received, teacher, noise_variance
 
 
@@ -57,7 +58,9 @@ def planted(
 def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> None:
     thetas, shifts = {"0": 1.3, "2": 0.9, "4": 1.15}, {"0": 0.1, "4": -0.2}
     received, teacher, noise_variance = planted(thetas, shifts, noise)
-    result = tune_by_gradient(received, Imitate(teacher), 64, noise_variance=noise_variance, settings=LONG)
+    result = tune_by_gradient(
+        received, Evidence(mean_loss=Imitate(teacher), num_examples=64), noise_variance=noise_variance, settings=LONG
+    )
     steps = scales(Reception.of(noisy_weights(received), noise_variance, groups="layerwise"))
     for group, scale in steps.items():
         assert scale.theta(result.temperatures[group]) == pytest.approx(thetas[group], abs=0.01)
@@ -67,7 +70,11 @@ def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> Non
 def test_without_beta_only_the_multipliers_move() -> None:
     received, teacher, noise_variance = planted({"0": 1.3}, {"4": -0.2})
     result = tune_by_gradient(
-        received, Imitate(teacher), 64, noise_variance=noise_variance, with_beta=False, settings=LONG
+        received,
+        Evidence(mean_loss=Imitate(teacher), num_examples=64),
+        noise_variance=noise_variance,
+        with_beta=False,
+        settings=LONG,
     )
     assert {pair.beta for pair in result.temperatures.values()} == {0.0}
 
@@ -75,7 +82,13 @@ def test_without_beta_only_the_multipliers_move() -> None:
 def test_the_multiplier_stops_at_mmse() -> None:
     received = network()
     nothing = with_weights(received, {name: tensor * 0.05 for name, tensor in noisy_weights(received).items()})
-    result = tune_by_gradient(received, Imitate(nothing), 64, noise_variance=0.01, with_beta=False, settings=LONG)
+    result = tune_by_gradient(
+        received,
+        Evidence(mean_loss=Imitate(nothing), num_examples=64),
+        noise_variance=0.01,
+        with_beta=False,
+        settings=LONG,
+    )
     assert all(0.0 <= pair.lambda_prime <= 1.0 for pair in result.temperatures.values())
     assert result.temperatures["4"].lambda_prime == pytest.approx(0.0, abs=1e-12)
 
@@ -106,7 +119,11 @@ def test_the_result_is_the_best_held_out_point_and_not_worse_than_the_start(seed
     observation = transmit(network(), wnr_db=0.0, seed=seed)
     loss = Imitate(network(), 20)
     result = tune_by_gradient(
-        observation.received, loss, 20, noise_variance=observation.noise_variance, start=ML, seed=seed
+        observation.received,
+        Evidence(mean_loss=loss, num_examples=20),
+        noise_variance=observation.noise_variance,
+        start=ML,
+        seed=seed,
     )
     assert result.held_out_loss[result.best_step] == min(result.held_out_loss.values())
     assert list(result.held_out_loss) == list(range(0, 41, 4))
@@ -127,8 +144,8 @@ def test_it_returns_the_best_held_out_point_and_not_the_last() -> None:
         held_out = bool(torch.isin(positions, split.held_out).all())
         return (to_judge if held_out else to_fit)(network, positions, generator)
 
-    result = tune_by_gradient(received, torn, 64, noise_variance=noise_variance)
-    best = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=result.temperatures)
+    result = tune_by_gradient(received, Evidence(mean_loss=torn, num_examples=64), noise_variance=noise_variance)
+    best = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=result.temperatures).model
     assert 0 < result.best_step < 40
     assert 2 * min(result.held_out_loss.values()) < result.held_out_loss[40]
     with torch.no_grad():
@@ -144,7 +161,12 @@ def test_the_caller_keeps_weights_modes_and_flags(snapshot: Callable[[Mapping[st
     for blended in (False, True):
         settings = GradientSettings(num_steps=5, blended=blended)
         loss = Imitate(nn.Linear(8, 4), 20)
-        tune_by_gradient(observation.received, loss, 20, noise_variance=observation.noise_variance, settings=settings)
+        tune_by_gradient(
+            observation.received,
+            Evidence(mean_loss=loss, num_examples=20),
+            noise_variance=observation.noise_variance,
+            settings=settings,
+        )
     assert snapshot(observation.received.state_dict()) == before
     assert all(layer.training for layer in observation.received.modules())
     assert not observation.received[0].weight.requires_grad
@@ -152,7 +174,7 @@ def test_the_caller_keeps_weights_modes_and_flags(snapshot: Callable[[Mapping[st
 
 
 def test_without_noise_the_answer_is_ml() -> None:
-    result = tune_by_gradient(network(), Imitate(network()), 64, noise_variance=0.0)
+    result = tune_by_gradient(network(), Evidence(mean_loss=Imitate(network()), num_examples=64), noise_variance=0.0)
     assert set(result.temperatures.values()) == {ML}
     assert result.num_passes == 0
 
@@ -163,7 +185,11 @@ def test_the_same_seed_gives_the_same_temperatures() -> None:
 
     def run(seed: int) -> object:
         return tune_by_gradient(
-            observation.received, loss, 64, noise_variance=observation.noise_variance, settings=settings, seed=seed
+            observation.received,
+            Evidence(mean_loss=loss, num_examples=64),
+            noise_variance=observation.noise_variance,
+            settings=settings,
+            seed=seed,
         ).temperatures
 
     assert run(1) == run(1)
@@ -179,7 +205,12 @@ def test_a_step_onto_a_loss_that_overflows_is_taken_back() -> None:
         value = imitate(network, positions, generator)
         return value * math.nan if sum(calls) in (3, 7) and generator is not None else value
 
-    result = tune_by_gradient(received, fragile, 64, noise_variance=noise_variance, settings=GradientSettings())
+    result = tune_by_gradient(
+        received,
+        Evidence(mean_loss=fragile, num_examples=64),
+        noise_variance=noise_variance,
+        settings=GradientSettings(),
+    )
     assert [step for step, value in enumerate(result.fit_loss) if math.isinf(value)] == [2, 6]
     assert result.held_out_loss[40] < result.held_out_loss[0]
 
@@ -188,7 +219,9 @@ def test_a_start_where_the_loss_overflows_is_kept() -> None:
     received, teacher, noise_variance = planted({"4": 1.3}, {})
     imitate = Imitate(teacher)
     result = tune_by_gradient(
-        received, lambda *arguments: imitate(*arguments) * math.inf, 64, noise_variance=noise_variance
+        received,
+        Evidence(mean_loss=lambda *arguments: imitate(*arguments) * math.inf, num_examples=64),
+        noise_variance=noise_variance,
     )
     assert set(result.temperatures.values()) == {ML}
     assert result.fit_loss == (math.inf,)
@@ -197,7 +230,12 @@ def test_a_start_where_the_loss_overflows_is_kept() -> None:
 def test_bad_starts_and_settings_are_refused() -> None:
     received, teacher, noise_variance = planted({}, {})
     with pytest.raises(InfeasibleTemperatures):
-        tune_by_gradient(received, Imitate(teacher), 64, noise_variance=noise_variance, start=Temperatures(1e9))
+        tune_by_gradient(
+            received,
+            Evidence(mean_loss=Imitate(teacher), num_examples=64),
+            noise_variance=noise_variance,
+            start=Temperatures(1e9),
+        )
     with pytest.raises(InvalidConfig, match="num_steps"):
         GradientSettings(num_steps=0)
     with pytest.raises(InvalidConfig, match="step_size"):
@@ -211,16 +249,31 @@ def test_noise_that_differs_within_a_group_is_refused_until_it_is_evened_out() -
     by_weight = {name: torch.rand(tensor.shape) * 0.01 for name, tensor in weights.items()}
     for uneven in (noise, by_weight):
         with pytest.raises(InvalidConfig, match="the noise differs within group '0'"):
-            tune_by_gradient(received, Imitate(network()), 64, noise_variance=uneven, settings=settings)
+            tune_by_gradient(
+                received,
+                Evidence(mean_loss=Imitate(network()), num_examples=64),
+                noise_variance=uneven,
+                settings=settings,
+            )
         even = noise_by_group(uneven, weights, layerwise(weights))
-        assert tune_by_gradient(received, Imitate(network()), 64, noise_variance=even, settings=settings).num_passes > 0
+        assert (
+            tune_by_gradient(
+                received,
+                Evidence(mean_loss=Imitate(network()), num_examples=64),
+                noise_variance=even,
+                settings=settings,
+            ).num_passes
+            > 0
+        )
 
 
 def test_a_layer_without_noise_stays_as_it_came() -> None:
     received, teacher, _ = planted({"0": 1.3, "2": 1.2}, {})
     noise = {"0": 0.01, "2": 0.0, "4": 0.01}
-    result = tune_by_gradient(received, Imitate(teacher), 64, noise_variance=noise)
+    result = tune_by_gradient(received, Evidence(mean_loss=Imitate(teacher), num_examples=64), noise_variance=noise)
     assert result.temperatures["2"] == ML
     assert result.temperatures["0"] != ML
-    nothing = tune_by_gradient(received, Imitate(teacher), 64, noise_variance=dict.fromkeys(noise, 0.0))
+    nothing = tune_by_gradient(
+        received, Evidence(mean_loss=Imitate(teacher), num_examples=64), noise_variance=dict.fromkeys(noise, 0.0)
+    )
     assert (set(nothing.temperatures.values()), nothing.num_passes) == ({ML}, 0)

@@ -7,8 +7,8 @@ from quietnn.errors import InfeasibleTemperatures
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.grouped import GroupTemperatures, Reception
 from quietnn.repairs.temperatures.layerwise import scales, search_layerwise, start_from
-from quietnn.score import Score
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from quietnn.channels.transmit import transmit
 from quietnn.repairs.temperatures.memory import Memory
-from quietnn.score import Score
 from quietnn.repairs.temperatures.tune import tune
+from quietnn.score import Score
 
 
 @pytest.fixture

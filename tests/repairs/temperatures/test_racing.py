@@ -13,9 +13,9 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, product_grid, search_grid
 from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine, rounds
-from quietnn.score import Score
 from quietnn.repairs.temperatures.steps import Scale
-from quietnn.repairs.temperatures.tune import SubsetScore, tune
+from quietnn.repairs.temperatures.tune import tune
+from quietnn.score import Score, SubsetScore
 from quietnn.tasks.base import evaluate_classifier
 from quietnn.tasks.digits import digits_task
 from quietnn.weights import WeightStatistics

@@ -12,8 +12,8 @@ from quietnn.errors import InvalidWeights, QuietnnError
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.temperatures.grid import product_grid
-from quietnn.score import Score
 from quietnn.repairs.temperatures.tune import tune
+from quietnn.score import Score
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 
@@ -41,7 +41,7 @@ def test_tuning_improves_on_ml_and_leaves_the_model_alone(
     before = snapshot(received.state_dict())
     result = tune(received, score, noise_variance=noise_variance, groups=groups)
     assert snapshot(received.state_dict()) == before
-    best = denoise(received, noise_variance=noise_variance, groups=groups, temperatures=result.temperatures)
+    best = denoise(received, noise_variance=noise_variance, groups=groups, temperatures=result.temperatures).model
     assert score(best) == result.best.score, "the temperatures give the network that was scored"
     assert score(best).loss < score(received).loss
 
@@ -52,7 +52,7 @@ def test_a_grid_is_scored_point_by_point(tiny_net: nn.Module, score: Callable[[n
     result = tune(observed.received, score, noise_variance=observed.noise_variance, grid=grid)
     assert [trial.temperatures for trial in result.trials] == list(grid)
     assert [trial.score is None for trial in result.trials] == [False] * 6 + [True] * 2
-    by_hand = denoise(observed.received, noise_variance=observed.noise_variance, temperatures=grid[3])
+    by_hand = denoise(observed.received, noise_variance=observed.noise_variance, temperatures=grid[3]).model
     assert result.trials[3].score == score(by_hand)
     unchanged = next(trial for trial in result.trials if trial.temperatures == ML)
     assert unchanged.score == score(observed.received), "no trial leaks into the next"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from quietnn.errors import InvalidConfig
-from quietnn.records import Record
 from quietnn.methods import METHODS
+from quietnn.records import Record
 from quietnn.reports.page import document
 from quietnn.reports.page.document import MOST_BYTES, pack, render_page, render_report, unpack, write_report
 from quietnn.reports.runs import Run

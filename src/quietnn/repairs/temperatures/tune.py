@@ -108,9 +108,9 @@ def tune(
     Returns:
         The denoised network. Details: `temperatures`, and `search` with every trial.
 
-    >>> import torch
-    >>> network = nn.Linear(2, 2)
-    >>> found = tune(network, score=lambda one: float(one.weight.norm()), higher_is_better=False, wnr_db=0.0)
+    >>> network = nn.Linear(20, 20)
+    >>> length = lambda one: one.weight.detach().norm()
+    >>> found = tune(network, score=length, higher_is_better=False, wnr_db=0.0)
     >>> found.details["temperatures"].lambda_prime                            # the shortest weights: MMSE
     0.0
     """
