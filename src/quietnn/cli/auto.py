@@ -1,58 +1,38 @@
-"""`quietnn auto`: repair noisy weights of a task with whatever there is."""
+"""`quietnn auto`: the former name of `quietnn repair`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from quietnn.cli.repair import repair
+
 
 def auto(
-    task: Annotated[str, typer.Argument(help="digits or cifar10/<network>")],
-    out: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
-    weights: Annotated[Path, typer.Option(help="The noisy weights, a safetensors file.")],
-    noise_variance: Annotated[
-        float | None, typer.Option(help="sigma_z^2, of the noise on every weight (default: estimated from BatchNorm).")
-    ] = None,
-    num_examples: Annotated[int, typer.Option(help="Examples to use; 0 for none at all. Never test data.")] = 100,
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or package.module:function")],
+    out: Annotated[Path, typer.Argument(help="The file to write.")],
+    weights: Annotated[Path, typer.Option(help="The noisy weights.")],
+    noise_variance: Annotated[float | None, typer.Option(help="sigma_z^2, of the noise on every weight.")] = None,
+    num_examples: Annotated[int, typer.Option(help="Examples to use; 0 for none at all.")] = 100,
     labels: Annotated[bool, typer.Option(help="Use the labels of the examples, or their inputs only.")] = True,
-    balanced_classes: Annotated[
-        bool, typer.Option(help="Without labels: say that all classes are about equally common, to train by that.")
-    ] = False,
-    max_passes: Annotated[float, typer.Option(help="Leave out what would cost more passes over the examples.")] = 450,
+    balanced_classes: Annotated[bool, typer.Option(help="Without labels: classes are about equally common.")] = False,
+    max_passes: Annotated[float, typer.Option(help="What it may cost, in passes over the examples.")] = 450,
     seed: Annotated[int, typer.Option(help="Which examples, and how they are halved.")] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Data folder (default: $QUIETNN_DATA, ~/.cache/quietnn)")
-    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Data folder.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Try every method that the examples allow, say what each is worth, and write the network that won."""
-    from rich.console import Console
-
-    from quietnn.checkpoints.temperatures import check_writable
-    from quietnn.errors import InvalidConfig
-    from quietnn.evidence import NOTHING
-    from quietnn.repairs.front import repair
-    from quietnn.tasks.registry import load_task, split_name
-    from quietnn.tasks.weights_file import write_weights
-
-    if split_name(task)[0] == "sst2":
-        raise InvalidConfig(f"{task} is a folder of files, and this writes one; use quietnn.auto from Python")
-    if balanced_classes and labels and num_examples:
-        raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
-    check_writable(out, source=weights, overwrite=overwrite)
-    loaded = load_task(task, data_dir=data_dir, weights=weights)
-    model = loaded.load_model()
-    examples = loaded.tuning_examples(num_examples, seed) if num_examples else None
-    with Console(stderr=True).status("trying what there is"):
-        evidence = loaded.evidence(examples) if examples else NOTHING
-        result = repair(
-            model,
-            evidence if labels else evidence.without_labels(),
-            noise_variance=noise_variance,
-            balanced_classes=balanced_classes,
-            max_passes=max_passes,
-            seed=seed,
-        )
-    write_weights(out, result.model.state_dict(), metadata={"method": result.name})
-    typer.echo(str(result))
-    typer.echo(f"wrote {out}: {result.name}")
+    """Former name of: quietnn repair WEIGHTS OUT --task TASK."""
+    typer.echo(f"quietnn auto is now: quietnn repair {weights} {out} --task {task}", err=True)
+    repair(
+        weights,
+        out,
+        task=task,
+        noise_variance=noise_variance,
+        num_examples=num_examples,
+        labels=labels,
+        balanced_classes=balanced_classes,
+        max_passes=max_passes,
+        seed=seed,
+        data_dir=data_dir,
+        overwrite=overwrite,
+    )

@@ -19,6 +19,7 @@ from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.inspect import inspect
 from quietnn.cli.media import media
 from quietnn.cli.plain import plain_markup
+from quietnn.cli.repair import repair
 from quietnn.cli.report import report
 from quietnn.cli.sweep import sweep
 from quietnn.cli.theory import theory
@@ -48,11 +49,12 @@ for verb in (
     train,
     inspect,
     transmit,
+    repair,
     denoise,
-    auto,
     tune,
 ):
     app.command()(verb)
+app.command(hidden=True)(auto)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,98 @@
+"""A network that was repaired in memory, written as the file or folder that its noisy weights came from."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.checkpoints.atomic import check_target
+from quietnn.checkpoints.base import Change
+from quietnn.checkpoints.opening import open_checkpoint
+from quietnn.checkpoints.recorded import recorded_names, recorded_noise
+from quietnn.checkpoints.workers import Streaming
+from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.observation import Observation, observe
+from quietnn.repairs.base import Repaired
+
+
+def observe_checkpoint(
+    source: Path,
+    model: nn.Module,
+    *,
+    noise_variance: float | None = None,
+    wnr_db: float | None = None,
+    recorded: bool = False,
+) -> Observation[Any, Any]:
+    """What arrived in a file, with the network that was loaded from it.
+
+    Args:
+        source: the file or folder.
+        model: the network with its weights.
+        noise_variance: `sigma_z^2`; where nothing is given it counts as unknown.
+        wnr_db: the weight-to-noise ratio instead.
+        recorded: take noise, gain, offset and noisy tensors from what `quietnn transmit` recorded in the file.
+
+    Raises:
+        InvalidConfig: if the noise is given more than once, or the file records none.
+    """
+    if not recorded:
+        return observe(model, noise_variance=noise_variance, wnr_db=wnr_db)
+    if noise_variance is not None or wnr_db is not None:
+        raise InvalidConfig("the noise was given, and is to be taken as recorded; leave out --recorded, or the number")
+    history = open_checkpoint(source).history
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    names = [name for name in recorded_names(history) if name in parameters]
+    noise = recorded_noise(history, names)
+    # A channel of another kind than white noise tells gain and offset of every tensor, one by one.
+    gain: float | dict[str, float] = {name: noise.gain.get(name, 1.0) for name in names} if noise.gain else 1.0
+    offset: float | dict[str, float] = {name: noise.offset.get(name, 0.0) for name in names} if noise.offset else 0.0
+    return Observation(model, noise.variance, gain, offset, noisy=tuple(names))
+
+
+def write_repaired(
+    source: Path, out: Path, repaired: Repaired, *, overwrite: bool = False, streaming: Streaming | None = None
+) -> tuple[str, ...]:
+    """Write a copy of a file or folder with the tensors of a repaired network; all else stays, metadata included.
+
+    Args:
+        source: what the network was loaded from.
+        out: where to write; of the same kind.
+        repaired: the network, and how it was made, which the file's history tells.
+        overwrite: replace an output that is there.
+        streaming: threads and chunks.
+
+    Returns:
+        The names of the tensors that changed.
+
+    Raises:
+        InvalidWeights: if the network has a tensor of another shape than the file, or one that is not finite.
+    """
+    checkpoint = open_checkpoint(source)
+    check_target(source, out, overwrite=overwrite, files=checkpoint.files)
+    state = repaired.model.state_dict()
+    changes: dict[str, Change] = {}
+    for name, shape in checkpoint.shapes.items():
+        if name not in state or name not in checkpoint.floating:
+            continue
+        tensor = state[name]
+        if tuple(tensor.shape) != tuple(shape):
+            raise InvalidWeights(
+                f"{name} has shape {tuple(tensor.shape)} in the network and {tuple(shape)} in {source}"
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise InvalidWeights(f"{name} is not finite after the repair; choose another --method")
+        if not torch.equal(tensor, checkpoint.read(name).to(tensor.dtype)):
+            changes[name] = _replaced_by(tensor)
+    step = {"verb": "repair", "method": repaired.name, "passes": repaired.passes, "tensors": list(changes)}
+    checkpoint.write(out, changes, step, streaming or Streaming(), overwrite=overwrite)
+    return tuple(changes)
+
+
+def _replaced_by(tensor: Tensor) -> Change:
+    flat = tensor.detach().reshape(-1)
+
+    def change(values: Tensor, start: int) -> None:
+        values.copy_(flat[start : start + values.numel()])
+
+    return change
