@@ -53,8 +53,8 @@ def repair(
     if task is None:
         if method not in STREAMED:
             raise InvalidConfig(
-                f"{method} runs the network, and nothing says how; add --task digits, --task cifar10/resnet18, or --task "
-                f"package.module:function for a network of your own. Without one: --method {' or '.join(STREAMED)}"
+                f"{method} runs the network, and nothing says how; add --task digits, cifar10/resnet18 or "
+                f"package.module:function for a network of your own. Without a task: --method {' or '.join(STREAMED)}"
             )
         _stream(what, out, method, noise_variance, wnr_db, recorded, overwrite)
         return
