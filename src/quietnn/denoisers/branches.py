@@ -15,7 +15,7 @@ from torch import nn
 from quietnn.denoisers.affine import MMSE, AffineDenoiser
 from quietnn.denoisers.reception import Reception
 from quietnn.makers import eagerly
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, is_normalisation
 
 
 def normalises_each_input(layer: nn.Module, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES) -> bool:
@@ -25,8 +25,8 @@ def normalises_each_input(layer: nn.Module, normalisation: tuple[type[nn.Module]
     (True, False)
     """
     stored = getattr(layer, "running_mean", None) is not None
-    batch = isinstance(layer, nn.modules.batchnorm._BatchNorm)
-    return isinstance(layer, normalisation) and not stored and not batch
+    batch = "BatchNorm" in type(layer).__name__ or isinstance(layer, nn.modules.batchnorm._BatchNorm)
+    return is_normalisation(layer, normalisation) and not stored and not batch
 
 
 def behind_last_normalisation(
