@@ -7,7 +7,7 @@ import typer
 
 
 def auto(
-    task: Annotated[str, typer.Argument(help="digits or cifar10/<network>")],
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network>, or package.module:function")],
     out: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
     weights: Annotated[Path, typer.Option(help="The noisy weights, a safetensors file.")],
     noise_variance: Annotated[
@@ -29,13 +29,14 @@ def auto(
     from rich.console import Console
 
     from quietnn.automatic.auto import auto as repair
+    from quietnn.checkpoints.provenance import with_step
     from quietnn.checkpoints.temperatures import check_writable
     from quietnn.errors import InvalidConfig
-    from quietnn.tasks.registry import load_task, split_name
-    from quietnn.tasks.weights_file import write_weights
+    from quietnn.tasks.registry import load_task
+    from quietnn.tasks.weights_file import metadata_of, write_weights
 
-    if split_name(task)[0] == "sst2":
-        raise InvalidConfig(f"{task} is a folder of files, and this writes one; use quietnn.auto from Python")
+    if task.startswith("sst2/") or weights.is_dir():
+        raise InvalidConfig(f"{weights} is a folder of files, and this writes one; use quietnn.auto from Python")
     if balanced_classes and labels and num_examples:
         raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
     check_writable(out, source=weights, overwrite=overwrite)
@@ -53,6 +54,16 @@ def auto(
             max_passes=max_passes,
             seed=seed,
         )
-    write_weights(out, result.model.state_dict(), metadata={"method": result.chosen})
+    step = {
+        "verb": "auto",
+        "task": loaded.name,
+        "method": result.chosen,
+        "noise_variance": noise_variance,
+        "num_examples": num_examples,
+        "labels": labels,
+        "seed": seed,
+    }
+    metadata = with_step(metadata_of(weights), step)
+    write_weights(out, result.model.state_dict(), metadata={**metadata, "method": result.chosen})
     typer.echo(str(result))
     typer.echo(f"wrote {out}: {result.chosen}")
