@@ -37,6 +37,30 @@ NORMALISATION_LAYERS = [
 ]
 
 
+class ScaleNorm(nn.Module):
+    """Known by the name of its class alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.g = nn.Parameter(torch.ones(3))
+
+
+class Extended(ScaleNorm):
+    """Known by the class that it extends."""
+
+
+class PreNorm(nn.Module):
+    """A wrapper: what it holds normalises or not by itself."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.fn = nn.LayerNorm(3), inner
+
+
+class LinearNorm(nn.Linear):
+    """A linear layer, whatever it is called."""
+
+
 class Gain(nn.Module):
     """A normalisation layer that only its author knows."""
 
@@ -75,6 +99,32 @@ class TestNoisyNames:
         model = nn.Sequential(nn.Linear(3, 3, bias=False), Gain())
         assert noisy_names(model) == ("0.weight", "1.gain")
         assert noisy_names(model, normalisation=(*NORMALISATION_TYPES, Gain)) == ("0.weight",)
+
+    @pytest.mark.parametrize("layer", [ScaleNorm(), Extended()], ids=lambda layer: type(layer).__name__)
+    def test_normalisation_is_known_by_the_name_of_its_class(self, layer: nn.Module) -> None:
+        assert noisy_names(nn.Sequential(nn.Linear(3, 3, bias=False), layer)) == ("0.weight",)
+
+    def test_the_name_of_a_class_proves_nothing_of_wrappers_and_linear_layers(self) -> None:
+        assert noisy_names(PreNorm(nn.Linear(3, 3))) == ("fn.weight", "fn.bias")
+        assert noisy_names(LinearNorm(3, 3)) == ("weight", "bias")
+
+    def test_a_users_own_types_come_on_top_of_those_that_are_known(self) -> None:
+        assert noisy_names(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), Gain()), normalisation=(Gain,)) == (
+            "0.weight",
+            "0.bias",
+        )
+
+    def test_a_norm_over_several_axes_is_known_by_scale_and_offset_of_one_shape(self) -> None:
+        model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.LayerNorm((3, 4, 4)))
+        assert noisy_names(model) == noisy_names_of_state(model.state_dict()) == ("0.weight", "0.bias")
+
+    def test_well_known_buffers_in_a_bare_file_are_clean(self) -> None:
+        state = {
+            "fc.weight": torch.ones(2, 2),
+            "rotary_emb.inv_freq": torch.ones(2),
+            "final_logits_bias": torch.ones(2),
+        }
+        assert noisy_names_of_state(state) == ("fc.weight",)
 
     def test_tied_parameters_are_named_once(self, tiny_net: nn.Module) -> None:
         names = noisy_names(tiny_net)

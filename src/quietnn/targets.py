@@ -26,7 +26,7 @@ def noisy_weights(
     Args:
         target: a module, a state dict or one tensor.
         noisy: the names of the noisy tensors, where the rule of `noisy_names` is not what you want.
-        normalisation: the module types sent without noise (modules only).
+        normalisation: module types sent without noise, beside those that `is_normalisation` knows (modules only).
 
     >>> list(noisy_weights(nn.Sequential(nn.Linear(1, 1, bias=False), nn.LayerNorm(1))))
     ['0.weight']
@@ -126,12 +126,12 @@ def split_ties(tensors: Weights, names: Collection[str]) -> list[tuple[str, str]
 
 
 def _first_names(tensors: Weights, names: Collection[str]) -> list[str]:
-    """One name for each tensor: of several for one (tied weights), the first in the alphabet."""
+    """One name for each tensor: of several for one (tied weights), the first, as in `named_parameters()`."""
+    identities = {name: _identity(tensors[name]) for name in names}
     first: dict[tuple[object, ...], str] = {}
-    for name in names:
-        identity = _identity(tensors[name])
-        first[identity] = min(name, first.get(identity, name))
-    return list(first.values())
+    for name in (name for name in tensors if name in identities):
+        first.setdefault(identities[name], name)
+    return list(dict.fromkeys(first[identity] for identity in identities.values()))
 
 
 def _identity(tensor: Tensor) -> tuple[object, ...]:

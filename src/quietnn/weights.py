@@ -26,9 +26,37 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
     nn.GroupNorm,
     nn.RMSNorm,
 )
-"""Modules whose parameters are sent without noise. Extend it: `normalisation=(*NORMALISATION_TYPES, Mine)`."""
+"""Modules whose parameters are sent without noise, beside those whose class name tells; see `is_normalisation`."""
 
-_NORMALISES = re.compile(r"norm|^ln(_|\d|$)", re.IGNORECASE)
+_CLASS_NORMALISES = re.compile(r"Norm(Act|Activation|Gated|Fp32|FP32)?(\d+d?)?$|GRN$")
+_LAYER_NORMALISES = re.compile(r"norm|^ln(_|\d|$)", re.IGNORECASE)
+_BUFFERS = frozenset({"inv_freq", "final_logits_bias", "e_score_correction_bias", "layer_scalar"})
+"""Buffers that networks of transformers save: a file does not tell them from parameters."""
+
+_LEARN_MAPS = (nn.Linear, nn.Bilinear, nn.Embedding, nn.EmbeddingBag, nn.modules.conv._ConvNd)
+
+
+def is_normalisation(layer: nn.Module, also: tuple[type[nn.Module], ...] = ()) -> bool:
+    """Whether a layer normalises: by its type, or by the name of its class or of one that it extends.
+
+    `LlamaRMSNorm`, `T5LayerNorm`, `FrozenBatchNorm2d` and the like count. A wrapper such as `PreNorm` does not, for it
+    holds layers with parameters of their own, nor does a linear layer, whatever it is called.
+
+    Args:
+        layer: one module of a network.
+        also: types of your own that count too, by whatever name.
+
+    >>> class LlamaRMSNorm(nn.Module): ...
+    >>> is_normalisation(LlamaRMSNorm()), is_normalisation(nn.Linear(2, 2))
+    (True, False)
+    """
+    if isinstance(layer, (*NORMALISATION_TYPES, *also)):
+        return True
+    if isinstance(layer, _LEARN_MAPS) or not any(
+        _CLASS_NORMALISES.search(kind.__name__) for kind in type(layer).__mro__
+    ):
+        return False
+    return not any(True for child in layer.children() for _ in child.parameters())
 
 
 def noisy_names(
@@ -36,9 +64,12 @@ def noisy_names(
 ) -> tuple[str, ...]:
     """The names of the parameters that go through the noise: all but those of normalisation layers.
 
-    A parameter shared by several layers is named once, by the first of its names in the alphabet, so that its noise
-    does not depend on the order of layers. One that a normalisation layer shares is sent without noise. Buffers are
-    never noisy.
+    The names are those of `named_parameters()`, so a parameter that several layers share is named once, by its first
+    name. One that a normalisation layer shares is sent without noise. Buffers are never noisy.
+
+    Args:
+        module: the network.
+        normalisation: types whose parameters carry no noise, beside those that `is_normalisation` knows.
 
     >>> noisy_names(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
     ('0.weight', '0.bias')
@@ -46,23 +77,20 @@ def noisy_names(
     clean = {
         id(parameter)
         for layer in module.modules()
-        if isinstance(layer, normalisation)
+        if is_normalisation(layer, normalisation)
         for parameter in layer.parameters()
     }
-    names: dict[int, str] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        if id(parameter) not in clean:
-            names[id(parameter)] = min(name, names.get(id(parameter), name))
-    return tuple(names.values())
+    return tuple(name for name, parameter in module.named_parameters() if id(parameter) not in clean)
 
 
 def noisy_names_of_state(state: Weights) -> tuple[str, ...]:
     """The noisy names of a bare state dict, where there is no module to ask.
 
-    The rule: a layer (the names with a common prefix) is a normalisation layer if it carries running statistics, if its
-    `weight` (or `gamma`, beside a `beta`) has one dimension, or if it is called `norm` or `ln` something and none of
-    its tensors has more; a `weight` of one value and nothing else is the slope of a PReLU and noisy. A PReLU with a
-    slope for each channel looks like RMSNorm and is taken for one. Tensors that are not floating point are never noisy.
+    The rule, on each layer (the names with a common prefix). Running statistics make it a normalisation layer. So does
+    a `weight` (or a `gamma` beside a `beta`) of one dimension, or of its `bias`'s shape. So does a name with `norm` or
+    `ln` if no tensor of the layer has more than one dimension. A `weight` of one value and nothing else is the
+    slope of a PReLU and noisy. A PReLU with a slope for each channel looks like RMSNorm and is taken for one.
+    Tensors that are not floating point are never noisy, nor are those by the names of well-known buffers.
 
     >>> noisy_names_of_state({"fc.weight": torch.ones(2, 3), "fc.bias": torch.ones(2), "ln.weight": torch.ones(3)})
     ('fc.weight', 'fc.bias')
@@ -84,12 +112,12 @@ def noisy_names_of_shapes(shapes: Mapping[str, Sequence[int]], floating: Collect
     names: list[str] = []
     for layer, members in layerwise(shapes).items():
         parameters = {name.rpartition(".")[2]: shapes[name] for name in members}
-        if not _is_normalisation(layer.rpartition(".")[2], parameters):
-            names += [name for name in members if name in floating]
+        if not _looks_like_normalisation(layer.rpartition(".")[2], parameters):
+            names += [name for name in members if name in floating and name.rpartition(".")[2] not in _BUFFERS]
     return tuple(names)
 
 
-def _is_normalisation(name: str, parameters: Mapping[str, Sequence[int]]) -> bool:
+def _looks_like_normalisation(name: str, parameters: Mapping[str, Sequence[int]]) -> bool:
     """Whether a layer of this name and shapes normalises: it has running statistics, or scales each channel by itself.
 
     Older networks call scale and offset `gamma` and `beta`, others anything (`scale`, `g`, `w`) in a layer whose name
@@ -97,11 +125,12 @@ def _is_normalisation(name: str, parameters: Mapping[str, Sequence[int]]) -> boo
     """
     if parameters.keys() & {"running_mean", "running_var"}:
         return True
-    if _NORMALISES.search(name) and all(len(shape) <= 1 for shape in parameters.values()):
+    if _LAYER_NORMALISES.search(name) and all(len(shape) <= 1 for shape in parameters.values()):
         return True
     scale = parameters["gamma"] if {"gamma", "beta"} <= parameters.keys() else parameters.get("weight", ())
     is_slope = parameters.keys() == {"weight"} and tuple(scale) == (1,)
-    return len(scale) == 1 and not is_slope
+    like_offset = len(scale) > 1 and tuple(scale) == tuple(parameters.get("bias", ()))  # LayerNorm over several axes
+    return (len(scale) == 1 and not is_slope) or like_offset
 
 
 def whole(names: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -118,7 +118,7 @@ def test_odd_weights_come_through(name: str, weights: dict[str, Tensor]) -> None
 @pytest.mark.parametrize("preset", ["protected-measured", "protected"])
 def test_the_rival_of_a_protected_preset_takes_as_many_channel_uses(preset: str) -> None:
     def settings(name: str) -> NoisyInference:
-        return load_config(NoisyInference, Path(__file__).parents[2] / "configs" / "media-radio.toml", preset=name)
+        return load_config(NoisyInference, Path("media-radio"), preset=name)
 
     protected = settings(preset)
     medium = medium_named(protected.channel, protected.wnr_db[0])

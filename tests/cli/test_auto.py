@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from quietnn.channels.transmit import transmit
+from quietnn.checkpoints.provenance import history, with_step
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.digits import digits_task
@@ -19,7 +20,8 @@ RUN = CliRunner()
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     observation = transmit(digits_task().load_model(), wnr_db=4.0, seed=0)
     path = tmp_path_factory.mktemp("noisy") / "noisy.safetensors"
-    save_file(observation.received.state_dict(), path)
+    metadata = with_step({"input_normalisation": "none, raw [0, 1]"}, {"verb": "transmit", "seed": 0})
+    save_file(observation.received.state_dict(), path, metadata=metadata)
     return path, observation.noise_variance
 
 
@@ -36,7 +38,10 @@ def test_inputs_without_labels_are_enough_to_repair_a_file(tmp_path: Path, noisy
     told = call(str(out), "--weights", str(weights), "--noise-variance", str(noise_variance), "--no-labels")
     assert "* structured" in told
     repaired = digits_task().load_model()
-    assert load_weights(repaired, out) == {"method": "structured"}
+    metadata = load_weights(repaired, out)
+    assert metadata["method"] == "structured"
+    assert metadata["input_normalisation"] == "none, raw [0, 1]", "what the file said of its network stays"
+    assert [step["verb"] for step in history(metadata)] == ["transmit", "auto"]
     test = digits_task().test_examples(200)
     task = digits_task(weights)
     assert task.evaluate(repaired, test).accuracy > task.evaluate(task.load_model(), test).accuracy + 0.2
@@ -59,7 +64,7 @@ def test_balanced_classes_take_the_place_of_labels(tmp_path: Path, noisy: tuple[
         call(str(out), *options)
     assert not out.exists()
     assert "* self_trained" in call(str(out), *options, "--no-labels", "--num-examples", "20")
-    assert load_weights(digits_task().load_model(), out) == {"method": "self_trained"}
+    assert load_weights(digits_task().load_model(), out)["method"] == "self_trained"
 
 
 def test_a_file_is_not_replaced_unasked(tmp_path: Path, noisy: tuple[Path, float]) -> None:

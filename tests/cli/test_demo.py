@@ -1,6 +1,5 @@
 """The demonstration, from its command to its page."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,8 @@ from typer.testing import CliRunner
 from quietnn import records
 from quietnn.cli.main import app
 from quietnn.experiments import demo
-from quietnn.experiments.config import from_mapping
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
-
-
-def test_the_shipped_configuration_and_the_demo_are_the_same() -> None:
-    path = Path(__file__).parents[2] / "configs" / "digits.toml"
-    assert from_mapping(NoisyInference, tomllib.loads(path.read_text()), source=str(path)) == demo.DEMO
 
 
 def test_the_demo_leaves_records_figures_and_a_page_and_prints_its_tables(

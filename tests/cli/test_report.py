@@ -45,6 +45,13 @@ def test_bad_options_write_nothing(run: Path, arguments: list[str], message: str
     assert [path.name for path in run.iterdir()] == ["records.jsonl"]
 
 
+def test_live_on_a_folder_that_is_not_there_ends_with_code_2(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "quietnn.cli.main", "report", str(tmp_path / "nowhere"), "--live", "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"COLUMNS": "400"})
+    assert ended.returncode == 2
+    assert "there is no run folder" in ended.stderr
+
+
 def test_live_serves_the_page_until_it_is_stopped(run: Path) -> None:
     command = [sys.executable, "-m", "quietnn.cli.main", "report", str(run), "--live", "--port", "0"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "COLUMNS": "400"}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from quietnn.errors import InvalidConfig, MissingData, QuietnnError
-from quietnn.experiments.config import from_mapping, load_config, to_mapping
+from quietnn.experiments.config import find_config, from_mapping, load_config, shipped_configs, to_mapping
 from quietnn.experiments.noisy_inference import NoisyInference
 
 GOOD = 'name = "x"\ntask = "digits"\nwnr_db = [0, 2.5]\nmethods = ["ml"]\n'
-ALL_CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+ALL_CONFIGS = list(shipped_configs().values())
 CONFIGS = [path for path in ALL_CONFIGS if not path.stem.startswith("federated-")]
 
 
@@ -65,6 +65,21 @@ def test_a_missing_file_or_preset_is_named(tmp_path: Path) -> None:
         load_config(NoisyInference, tmp_path / "nowhere.toml")
     with pytest.raises(InvalidConfig, match="did you mean 'laptop'"):
         load_config(NoisyInference, write(tmp_path, GOOD + "[presets.laptop]\nseed = 1"), preset="labtop")
+
+
+def test_a_ready_made_configuration_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = shipped_configs()["resnet20"]
+    for name in ("resnet20", "resnet20.toml", "configs/resnet20", "configs/resnet20.toml"):
+        assert find_config(Path(name)) == shipped
+    (tmp_path / "resnet20").mkdir()
+    assert find_config(Path("resnet20")) == shipped, "a run's folder is no configuration"
+    write(tmp_path, GOOD).rename(tmp_path / "resnet20.toml")
+    assert find_config(Path("resnet20.toml")) == Path("resnet20.toml"), "a file of the user's comes first"
+    with pytest.raises(MissingData, match=r"did you mean 'resnet20'\? quietnn configs lists"):
+        find_config(Path("configs/resnet2.toml"))
+    with pytest.raises(MissingData):
+        find_config(tmp_path / "elsewhere" / "resnet20.toml")
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from quietnn.errors import InvalidConfig
-from quietnn.experiments.config import load_config
+from quietnn.experiments.config import load_config, shipped_configs
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = shipped_configs()
 
 
 def media(channel: str, *, levels: tuple[float, ...] = (), wnr_db: tuple[float, ...] = ()) -> NoisyInference:
@@ -54,7 +54,7 @@ def test_a_radio_link_is_swept_by_its_wnr(tmp_path: Path) -> None:
 
 
 def test_a_run_of_white_noise_is_the_run_it_was_before_there_were_media() -> None:
-    config = load_config(NoisyInference, CONFIGS / "digits.toml")
+    config = load_config(NoisyInference, CONFIGS["digits"])
     assert config.digest == "90010a074cc6"
     assert "level" not in next(iter(config.run()))
 
@@ -79,7 +79,7 @@ def test_what_could_not_run_is_refused_at_once(
 
 PRESETS = [
     (path, preset)
-    for path in sorted(CONFIGS.glob("media-*.toml"))
+    for path in (path for name, path in CONFIGS.items() if name.startswith("media-"))
     for preset in (None, *tomllib.loads(path.read_text())["presets"])
 ]
 

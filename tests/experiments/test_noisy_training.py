@@ -14,7 +14,7 @@ import torch
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
-from quietnn.experiments.config import from_mapping, load_config
+from quietnn.experiments.config import from_mapping, load_config, shipped_configs
 from quietnn.experiments.federate import federate
 from quietnn.experiments.federated_run import CHECKPOINTS
 from quietnn.experiments.noisy_training import NoisyTraining, choose
@@ -42,7 +42,7 @@ num_selection_examples = 100
 test_every = 2
 deploy_wnr_db = [10]
 """
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = [path for name, path in shipped_configs().items() if name.startswith("federated-")]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
     assert load_server(tmp_path / "nothing.safetensors", {}) is None
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("federated-*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_the_ready_made_configurations_are_valid(path: Path) -> None:
     config = load_config(NoisyTraining, path)
     assert config.name == path.stem

@@ -15,12 +15,10 @@ from quietnn.federated.tasks import NETWORKS
 from quietnn.tasks.normalisation import CIFAR10
 from quietnn.weights import noisy_names
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-
 
 @pytest.mark.parametrize("network", ["resnet18", "shufflenetv2"])
 def test_a_round_at_full_scale(network: str) -> None:
-    config = load_config(NoisyTraining, CONFIGS / f"federated-paper-{network}.toml")
+    config = load_config(NoisyTraining, Path(f"federated-paper-{network}"))
     training = replace(config.training(), num_epochs=1, batch_size=2)
     generator = torch.Generator().manual_seed(0)
     devices = {

@@ -1,5 +1,8 @@
 """What is learned together."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -34,6 +37,21 @@ def test_names_that_do_not_exist_and_sizes_that_do_not_fit_are_refused() -> None
         load_federated_task("cifar10/plain-cn")
     with pytest.raises(InvalidConfig, match="digits are 8x8"):
         load_federated_task("digits", image_size=16)
+
+
+def test_a_task_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    lines = (
+        "from dataclasses import replace",
+        "from quietnn.federated.tasks import load_federated_task",
+        "def shared(): return replace(load_federated_task('digits/mlp'), name='mine')",
+        "def central(): return 1",
+    )
+    (tmp_path / "own_federation.py").write_text("\n".join(lines))
+    assert load_federated_task("own_federation:shared").name == "mine"
+    with pytest.raises(InvalidConfig, match="returned a int; it must return a FederatedTask"):
+        load_federated_task("own_federation:central")
 
 
 def test_a_device_whose_loss_is_not_finite_says_where(digits: FederatedTask) -> None:

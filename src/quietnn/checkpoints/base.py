@@ -46,6 +46,10 @@ class Checkpoint(Protocol):
         """These names, one for each tensor (tied ones once), once their dtypes are known to be ones we compute with."""
         ...
 
+    def noise_name(self, name: str) -> str:
+        """The name that keys a tensor's noise: that of `named_parameters()`, see `quietnn.checkpoints.ties`."""
+        ...
+
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show every stretch of the named tensors to a function, from several threads."""
         ...

@@ -126,8 +126,8 @@ class _Sending:
 
         def work(name: str, _: Tensor) -> None:
             with self._room.taken(self._sizes[name]):
-                tensor = self._checkpoint.read(name)
-                told.add(name, tensor, self._medium.transmit({name: tensor}, seed=self._seed))
+                tensor, observation = self._sent(name)
+                told.add(name, tensor, observation)
             streaming.on_progress(tensor.nbytes)
 
         run(self._sizes, work, streaming.readers, chunk_values=0)
@@ -136,8 +136,26 @@ class _Sending:
     def receive(self, name: str) -> Tensor:
         """What arrives of a tensor, in a row."""
         with one_torch_thread(), self._room.taken(self._sizes[name]):
-            weights = {name: self._checkpoint.read(name)}
-            return self._medium.transmit(weights, seed=self._seed).received[name].reshape(-1)
+            return self._sent(name)[1].received[name].reshape(-1)
+
+    def _sent(self, name: str) -> tuple[Tensor, Observation[dict[str, Tensor], NoiseVariance]]:
+        """A tensor and what arrives of it, by its name in the file; the medium knows it by the one of its noise."""
+        tensor, key = self._checkpoint.read(name), self._checkpoint.noise_name(name)
+        observation = self._medium.transmit({key: tensor}, seed=self._seed)
+        return tensor, observation if key == name else _renamed(observation, key, name)
+
+
+def _renamed(
+    observation: Observation[dict[str, Tensor], NoiseVariance], old: str, new: str
+) -> Observation[dict[str, Tensor], NoiseVariance]:
+    """The same of one tensor, by another name."""
+    noise = observation.noise_variance
+    return Observation(
+        {new: observation.received[old]},
+        {new: noise[old]} if isinstance(noise, Mapping) else noise,
+        of_tensor(observation.gain, old),
+        of_tensor(observation.offset, old),
+    )
 
 
 def _by_tensor(medium: Medium, weights: Weights, seed: int) -> Medium:

@@ -14,19 +14,20 @@ class OnDisk(Mapping[str, Tensor]):
 
     Args:
         checkpoint: what to read from.
-        names: of which tensors.
+        names: of which tensors. They go by the names that key their noise.
         on_progress: told the number of bytes of each tensor that was read.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, names: Iterable[str], *, on_progress: Callable[[int], None] = ignore_progress
     ) -> None:
-        self._checkpoint, self._names, self._on_progress = checkpoint, dict.fromkeys(names), on_progress
+        self._checkpoint, self._on_progress = checkpoint, on_progress
+        self._names = {checkpoint.noise_name(name): name for name in names}
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._names:
             raise KeyError(name)
-        tensor = self._checkpoint.read(name)
+        tensor = self._checkpoint.read(self._names[name])
         give_back(tensor.numel())  # what the one before it left
         self._on_progress(tensor.nbytes)
         return tensor

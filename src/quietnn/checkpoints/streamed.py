@@ -20,6 +20,7 @@ from quietnn.checkpoints.header import Entry, encode_header
 from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading
 from quietnn.checkpoints.provenance import Step, history, with_step
 from quietnn.checkpoints.sink import Sink
+from quietnn.checkpoints.ties import first_names
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
 from quietnn.files import sync
@@ -92,6 +93,15 @@ class StreamedCheckpoint:
                     f"(for example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
                 )
         return tuple(names)
+
+    def noise_name(self, name: str) -> str:
+        """The name in `named_parameters()`, where the file has another one for tied weights."""
+        return self._first_names.get(name, name)
+
+    @cached_property
+    def _first_names(self) -> dict[str, str]:
+        metadata = {key: value for shard in self.shards for key, value in (shard.header.metadata or {}).items()}
+        return first_names(self.shards[0].path.parent, self.entries, metadata)
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show every stretch of the named tensors to a function, from several threads."""

@@ -77,7 +77,7 @@ class TorchCheckpoint:
         return (self.path,)
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
-        """These names, one for each tensor: of tied ones, the first in the alphabet."""
+        """These names, one for each tensor: of tied ones, the first in the file, as in `named_parameters()`."""
         for name in names:
             tensor = self.state[name]
             if tensor.is_meta:
@@ -96,6 +96,10 @@ class TorchCheckpoint:
         distinct = tuple(noisy_weights(self.state, noisy=names))
         _check_apart(self.state, distinct)
         return distinct
+
+    def noise_name(self, name: str) -> str:
+        """The name itself: a state dict has all names, in the order of the layers."""
+        return name
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show the named tensors to a function, one by one."""

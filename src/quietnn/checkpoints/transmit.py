@@ -66,13 +66,16 @@ def transmit_checkpoint(
         "num_weights": statistics.num_weights,
         "tensors": selection.noisy,
     }
-    changes = {name: _change(name, variance**0.5, seed, largest_magnitude(moments[name])) for name in names}
+    changes = {
+        name: _change(name, checkpoint.noise_name(name), variance**0.5, seed, largest_magnitude(moments[name]))
+        for name in names
+    }
     checkpoint.write(out, changes, step, streaming, overwrite=overwrite)
     return variance
 
 
-def _change(name: str, std: float, seed: int, largest: float) -> Change:
+def _change(name: str, noise_name: str, std: float, seed: int, largest: float) -> Change:
     def change(values: Tensor, start: int) -> None:
-        add_noise_in_place(values, std, seed=seed, name=name, start=start)
+        add_noise_in_place(values, std, seed=seed, name=noise_name, start=start)
 
     return kept_finite(name, change, factor=std, reach=largest + _MOST_STD * std)

@@ -8,7 +8,7 @@ import typer
 
 
 def evaluate(
-    task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network>, sst2/<encoder>, or package.module:function")],
     weights: Annotated[Path | None, typer.Option(help="Other weights (sst2: a folder in transformers layout)")] = None,
     num_examples: Annotated[int | None, typer.Option(help="A fixed subset of the test data (default: all)")] = None,
     data_dir: Annotated[

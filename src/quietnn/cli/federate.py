@@ -7,7 +7,7 @@ import typer
 
 
 def federate(
-    config: Annotated[Path, typer.Argument(help="A TOML file, for example configs/federated-digits.toml.")],
+    config: Annotated[Path, typer.Argument(help="A TOML file, or the name of a ready-made one: federated-digits.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the run; an existing one is resumed.")] = None,
     preset: Annotated[str | None, typer.Option(help="A preset of the file.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Replace a key: --set num_draws=1")] = None,

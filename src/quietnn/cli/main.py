@@ -10,6 +10,7 @@ from rich.console import Console
 from quietnn import __version__
 from quietnn.cli.analyze import analyze
 from quietnn.cli.auto import auto
+from quietnn.cli.configs import configs
 from quietnn.cli.demo import demo
 from quietnn.cli.denoise import denoise
 from quietnn.cli.evaluate import evaluate
@@ -43,6 +44,7 @@ for verb in (
     evaluate,
     gaussianity,
     media,
+    configs,
     sweep,
     federate,
     theory,

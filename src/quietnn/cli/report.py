@@ -45,10 +45,13 @@ def _serve(runs: list[Path], *, level: float | None, port: int) -> None:
     import signal
     import threading
 
-    from quietnn.errors import InvalidConfig
+    from quietnn.errors import InvalidConfig, MissingData
     from quietnn.reports.live.server import LiveServer
     from quietnn.reports.live.watch import Watch
 
+    for run in runs:
+        if not run.is_dir():
+            raise MissingData(f"there is no run folder {run}; start the run first, or mkdir {shlex.quote(str(run))}")
     try:
         server = LiveServer(Watch(runs, level=level, command=_command()), port=port)
     except (OSError, OverflowError) as error:

@@ -7,7 +7,7 @@ import typer
 
 
 def tune(
-    task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
+    task: Annotated[str, typer.Argument(help="digits, cifar10/<network>, sst2/<encoder>, or package.module:function")],
     weights: Annotated[Path, typer.Option(help="The noisy weights (sst2: a folder in transformers layout).")],
     noise_variance: Annotated[float, typer.Option(help="sigma_z^2, of the noise on every weight.")],
     out: Annotated[Path, typer.Option(help="The file to write, for quietnn denoise --temperatures.")],

@@ -1,6 +1,7 @@
 """Configurations: a frozen dataclass from a TOML file, with a clear word about every key that does not fit."""
 
 import dataclasses
+import difflib
 import re
 import tomllib
 import types
@@ -9,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import quietnn
 from quietnn.errors import InvalidConfig, MissingData, suggest
 
 Config = TypeVar("Config")
 
+_SHIPPED = Path(quietnn.__file__).parent / "configs"
+
 
 def load_config(kind: type[Config], path: Path, *, preset: str | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Read a configuration from a TOML file.
+    """Read a configuration from a TOML file, or the ready-made one of that name.
 
     Top-level keys are the configuration; a table `[presets.NAME]` replaces some of them when that preset is
     chosen, and each override `key=value` (the value in TOML, or a bare word) replaces one more.
@@ -24,8 +28,7 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
         MissingData: if there is no such file.
         InvalidConfig: if it is not TOML, or a key or value does not fit; a likely spelling is suggested.
     """
-    if not path.is_file():
-        raise MissingData(f"there is no configuration {path}; the ready-made ones are in configs/")
+    path = find_config(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -38,6 +41,37 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
     for override in overrides:
         values |= _override(override)
     return from_mapping(kind, values, source=str(path))
+
+
+def shipped_configs() -> dict[str, Path]:
+    """The configurations that come with quietnn, by name.
+
+    >>> "digits" in shipped_configs()
+    True
+    """
+    return {path.stem: path for path in sorted(_SHIPPED.glob("*.toml"))}
+
+
+def find_config(path: Path) -> Path:
+    """A file of the user's, or else the ready-made configuration of that name.
+
+    >>> find_config(Path("configs/digits.toml")) == find_config(Path("digits")) == shipped_configs()["digits"]
+    True
+
+    Raises:
+        MissingData: if there is neither.
+    """
+    if path.is_file():
+        return path
+    shipped = shipped_configs()
+    name = path.name.removesuffix(".toml")
+    if path.parent in (Path(), Path(_SHIPPED.name)) and name in shipped:
+        return shipped[name]
+    near = difflib.get_close_matches(name, shipped, n=1)
+    raise MissingData(
+        f"there is no configuration {path}; {f'did you mean {near[0]!r}? ' if near else ''}"
+        "quietnn configs lists the ready-made ones"
+    )
 
 
 def _override(override: str) -> dict[str, Any]:

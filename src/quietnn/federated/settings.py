@@ -12,6 +12,7 @@ from quietnn.federated.devices import DeviceData, LocalTraining
 from quietnn.federated.fading import ChannelInversion, Dropout, Gains, PhaseAlignment
 from quietnn.federated.partition import PARTITIONS, make_parts
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
+from quietnn.tasks.own import is_own
 
 FADINGS = ("none", "inversion", "phase")
 
@@ -71,7 +72,7 @@ class FederationSettings(ABC):
     def __post_init__(self) -> None:
         """Refuse a federation that could not run."""
         for name, choices in (("task", FEDERATED_TASKS), ("partition", PARTITIONS), ("fading", FADINGS)):
-            if getattr(self, name) not in choices:
+            if getattr(self, name) not in choices and not (name == "task" and is_own(self.task)):
                 raise unknown_choice(name, getattr(self, name), choices)
         if not 1 <= self.num_active <= self.num_devices:
             raise InvalidConfig(f"{self.num_active} of {self.num_devices} devices cannot be active; choose 1 to all")

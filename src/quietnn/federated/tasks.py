@@ -18,6 +18,7 @@ from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.plain_cnn import PlainCNN
 from quietnn.tasks.normalisation import CIFAR10
+from quietnn.tasks.own import is_own, made_by, own_function
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"plain-cnn": PlainCNN, **IMAGE_MODELS}
 """The networks for CIFAR-10."""
@@ -58,10 +59,11 @@ class FederatedTask:
 
 
 def load_federated_task(name: str, *, image_size: int | None = None, data_dir: Path | None = None) -> FederatedTask:
-    """The task with this name: `digits`, `digits/mlp`, or `cifar10/` and a network of `NETWORKS`.
+    """The task with this name: `digits`, `digits/mlp`, `cifar10/` and a network of `NETWORKS`, or one of yours.
 
     Args:
-        name: which task.
+        name: which task; `package.module:function` is a function of yours that returns a `FederatedTask`. It is given
+            `image_size` and `data_dir` if it takes arguments of these names.
         image_size: CIFAR-10 only: images are shrunk to this side; None leaves them at 32.
         data_dir: where data sets lie; default `$QUIETNN_DATA`, then `~/.cache/quietnn`.
 
@@ -69,6 +71,9 @@ def load_federated_task(name: str, *, image_size: int | None = None, data_dir: P
         InvalidConfig: if there is no such task.
         MissingData: if the data set is not there.
     """
+    if is_own(name):
+        offered = {"data_dir": data_dir, "image_size": image_size}
+        return made_by(own_function(name), FederatedTask, offered, name=name)
     if name not in FEDERATED_TASKS:
         raise unknown_choice("task", name, FEDERATED_TASKS)
     if name.startswith("digits"):

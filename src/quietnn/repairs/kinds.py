@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from quietnn.watching.visits import CONVOLUTIONS, BatchNorm
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, is_normalisation
 
 
 def is_network(model: Any) -> bool:
@@ -46,7 +46,8 @@ def normalises_each_input(layer: nn.Module, normalisation: tuple[type[nn.Module]
     (True, False)
     """
     stored = getattr(layer, "running_mean", None) is not None
-    return isinstance(layer, normalisation) and not stored and not isinstance(layer, BatchNorm)
+    batch = "BatchNorm" in type(layer).__name__ or isinstance(layer, BatchNorm)
+    return is_normalisation(layer, normalisation) and not stored and not batch
 
 
 def normalises_inputs(model: Any, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES) -> bool:

@@ -1,14 +1,18 @@
 """A network's weights as one file: loaded if they fit, written whole or not at all."""
 
+import json
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from quietnn.checkpoints.folder import Shard, find_shards
+from quietnn.checkpoints.provenance import KEY
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
 from quietnn.files import replacing
+from quietnn.targets import split_ties
 
 
 def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
@@ -18,8 +22,10 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
         MissingData: if there is no such file.
         InvalidWeights: if the file is broken, or its names or shapes are not the model's.
     """
-    weights, metadata = _read(path)
+    weights, metadata = _read(path), metadata_of(path)
     expected = model.state_dict()
+    for other, name in split_ties(expected, [name for name in expected if name not in weights]):
+        weights[other] = weights[name]  # a file holds tied weights once
     problems = {
         # Counters of seen batches are bookkeeping that some publishers leave out.
         "missing": [name for name in expected if name not in weights and not name.endswith("num_batches_tracked")],
@@ -37,16 +43,36 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
     return metadata
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file, or of a PyTorch file, which has no metadata."""
-    if not path.is_file():
-        raise MissingData(f"there is no weights file {path}; give an existing .safetensors or .pt file")
+def metadata_of(path: Path) -> dict[str, str]:
+    """The metadata of a safetensors file or model folder; a PyTorch file has no more than its history.
+
+    Raises:
+        MissingData: if there is no such file.
+        InvalidWeights: if the file is broken.
+    """
     if path.suffix in SUFFIXES:
-        return TorchCheckpoint.open(path).state, {}
+        steps = TorchCheckpoint.open(path).history
+        return {KEY: json.dumps(steps)} if steps else {}
+    return {key: value for shard in _shards(path) for key, value in (shard.header.metadata or {}).items()}
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file or model folder, or of a PyTorch file."""
+    if path.suffix in SUFFIXES:
+        return dict(TorchCheckpoint.open(path).state)
+    tensors: dict[str, Tensor] = {}
+    for shard in _shards(path):
+        with safe_open(shard.path, framework="pt") as file:
+            tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return tensors
+
+
+def _shards(path: Path) -> tuple[Shard, ...]:
+    if not path.exists():
+        raise MissingData(f"there is no weights file {path}; give an existing .safetensors or .pt file, or a folder")
     try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except SafetensorError as error:
+        return find_shards(path)
+    except InvalidWeights as error:
         raise InvalidWeights(f"{path} is not a whole safetensors file ({error}); fetch or train it again") from error
 
 
