@@ -9,16 +9,17 @@ The public names are imported when they are first used, so that what needs no to
 line's help) starts without it.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quietnn.channels.awgn import AWGN, Power
-    from quietnn.channels.base import Channel, Medium, Observation
+    from quietnn.channels.base import Channel, Observation
     from quietnn.channels.digital import CodedDigital
     from quietnn.channels.fading import BlockFading
     from quietnn.channels.moments import ErrorMoments
-    from quietnn.channels.named import medium_named
+    from quietnn.channels.named import channel_named
     from quietnn.channels.pcm import PCM
     from quietnn.channels.quantisation import Quantisation
     from quietnn.channels.repetition import Repetition
@@ -82,7 +83,6 @@ _HOMES = {
     "InvalidWeights": "quietnn.errors",
     "METHODS": "quietnn.repairs.affine",
     "MantissaTruncation": "quietnn.channels.truncation",
-    "Medium": "quietnn.channels.base",
     "MissingData": "quietnn.errors",
     "NORMALISATION_TYPES": "quietnn.weights",
     "NoisePower": "quietnn.noise_power.estimate",
@@ -115,6 +115,7 @@ _HOMES = {
     "calibrate_with_report": "quietnn.repairs.batchnorm.calibrate",
     "calibrated_starts": "quietnn.repairs.calibrated_starts",
     "confidence_loss": "quietnn.repairs.self_training",
+    "channel_named": "quietnn.channels.named",
     "classification_loss": "quietnn.repairs.fitting.scratch",
     "denoise": "quietnn.repairs.denoise",
     "denoise_branches": "quietnn.repairs.branches",
@@ -123,7 +124,6 @@ _HOMES = {
     "inspect_checkpoint": "quietnn.checkpoints.inspect",
     "layerwise": "quietnn.weights",
     "load_task": "quietnn.tasks.registry",
-    "medium_named": "quietnn.channels.named",
     "ml": "quietnn.repairs.affine",
     "mmse": "quietnn.repairs.affine",
     "mmse_p": "quietnn.repairs.affine",
@@ -168,7 +168,6 @@ __all__ = [
     "InvalidConfig",
     "InvalidWeights",
     "MantissaTruncation",
-    "Medium",
     "MissingData",
     "NoisePower",
     "Observation",
@@ -198,6 +197,7 @@ __all__ = [
     "calibrate_structured",
     "calibrate_with_report",
     "calibrated_starts",
+    "channel_named",
     "classification_loss",
     "confidence_loss",
     "denoise",
@@ -207,7 +207,6 @@ __all__ = [
     "inspect_checkpoint",
     "layerwise",
     "load_task",
-    "medium_named",
     "ml",
     "mmse",
     "mmse_p",
@@ -228,8 +227,16 @@ __all__ = [
 ]
 
 
+_FORMER = {"Medium": "Channel", "medium_named": "channel_named"}
+"""Names of the version before this one, and what they are called now; they go with the next."""
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name from the module it lives in."""
+    if name in _FORMER:
+        now = _FORMER[name]
+        warnings.warn(f"quietnn.{name} is called quietnn.{now} now; write that", DeprecationWarning, stacklevel=2)
+        return globals().get(now) or __getattr__(now)
     if name not in _HOMES:
         raise AttributeError(f"module 'quietnn' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.noise import mean_noise
@@ -135,11 +135,11 @@ def test_where_noise_follows_the_scale_of_a_tensor_small_weights_are_not_taken_f
         "digital:wnr_db=6",
     ],
 )
-def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean(
+def test_on_every_channel_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean(
     channel: str, task: str, groups: str
 ) -> None:
     clean = noisy_weights(load_task(task).load_model())
-    arrived = at_unit_gain(transmit(clean, channel=medium_named(channel), seed=1))
+    arrived = at_unit_gain(transmit(clean, channel=channel_named(channel), seed=1))
     means = arrived.noise_variance
     assert isinstance(means, dict)
     mean = mean_noise(means, clean)

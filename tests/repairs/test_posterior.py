@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.repairs.affine import MMSE, mmse
@@ -166,7 +166,7 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
 def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_steps_begin() -> None:
     """The examples' own are clearly better on the half that they were not taken from."""
     loss = classification_loss(*blobs())
-    rounded = at_unit_gain(transmit(norm_net(), channel=medium_named("quantise", 2), seed=0))
+    rounded = at_unit_gain(transmit(norm_net(), channel=channel_named("quantise", 2), seed=0))
     noise = rounded.noise_variance
     broken = copy.deepcopy(rounded.received)
     broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())

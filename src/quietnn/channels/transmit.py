@@ -6,7 +6,7 @@ from typing import overload
 from torch import nn
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Channel, Gain, Medium, Observation, Offset, of_tensor, undone
+from quietnn.channels.base import Channel, Gain, Observation, Offset, of_tensor, undone
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.targets import Target, noisy_weights, with_weights
@@ -21,7 +21,7 @@ def transmit(
     seed: int,
     wnr_db: float | None = None,
     noise_variance: float | None = None,
-    channel: Channel | None = None,
+    channel: Channel[float] | None = None,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -33,7 +33,7 @@ def transmit(
     target: Target,
     *,
     seed: int,
-    channel: Medium | str,
+    channel: Channel | str,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -46,7 +46,7 @@ def transmit(
     seed: int,
     wnr_db: float | None = None,
     noise_variance: float | None = None,
-    channel: Medium | str | None = None,
+    channel: Channel | str | None = None,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -54,7 +54,7 @@ def transmit(
     """What arrives when the target is sent: `r = w + z`, normalisation layers untouched (eq. 2).
 
     Give `wnr_db` or `noise_variance` for white Gaussian noise, or any other `channel`: one of your own, or by name and
-    settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.medium_named`).
+    settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.channel_named`).
 
     >>> import torch
     >>> observation = transmit(torch.ones(2), noise_variance=0.0, seed=0)
@@ -62,9 +62,9 @@ def transmit(
     tensor([1., 1.])
     """
     if isinstance(channel, str):
-        from quietnn.channels.named import medium_named  # which knows every medium, those made of others included
+        from quietnn.channels.named import channel_named  # which knows every channel, those made of others included
 
-        channel = medium_named(channel)
+        channel = channel_named(channel)
     if channel is None:
         channel = AWGN(wnr_db=wnr_db, noise_variance=noise_variance)
     elif wnr_db is not None or noise_variance is not None:
@@ -84,11 +84,11 @@ def at_unit_gain(
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> Observation[Target, NoiseVariance]:
-    """The same observation with the medium's gain and offset undone: `(r - offset) / gain = w + z`, for the denoisers.
+    """The same observation with the channel's gain and offset undone: `(r - offset) / gain = w + z`, for the denoisers.
 
     Args:
         observation: what arrived.
-        noisy: names of the tensors that went through the medium; those that it tells a gain or an offset of, if any,
+        noisy: names of the tensors that went through the channel; those that it tells a gain or an offset of, if any,
             else those of the usual rule.
         normalisation: module types whose parameters carry no noise.
 
@@ -97,7 +97,7 @@ def at_unit_gain(
     tensor([0., 2.])
 
     Raises:
-        InvalidConfig: if a tensor is named whose gain or offset the medium does not tell.
+        InvalidConfig: if a tensor is named whose gain or offset the channel does not tell.
     """
     gain, offset = observation.gain, observation.offset
     told = [value for value in (gain, offset) if isinstance(value, Mapping)]
@@ -109,7 +109,7 @@ def at_unit_gain(
     missing = [name for name in weights if any(name not in value for value in told)]
     if missing:
         raise InvalidConfig(
-            f"the medium tells no gain of {missing[0]!r}, only of {', '.join(list(told[0])[:4])}; "
+            f"the channel tells no gain of {missing[0]!r}, only of {', '.join(list(told[0])[:4])}; "
             "name tensors that went through it, or leave `noisy` out"
         )
     scaled = {name: undone(own, of_tensor(gain, name), of_tensor(offset, name)) for name, own in weights.items()}

@@ -78,7 +78,7 @@ class Receiver:
     """One noisy network as its receiver sees it, with searches that several methods share done once.
 
     Args:
-        model: the network as received, the medium's gain undone.
+        model: the network as received, the channel's gain undone.
         noise_variance: the noise variance the receiver believes in, one for all weights or by tensor.
         tuning: labelled examples to tune on.
         evaluate: scores a network on examples.
@@ -88,7 +88,7 @@ class Receiver:
         reference: the same draw at another noise power, for methods that reuse its temperatures.
         augment: random variants of the inputs, for methods that fit to them.
         seed: of the methods that split the examples or draw variants of them.
-        as_received: the network before a gain was undone, where the medium has one.
+        as_received: the network before a gain was undone, where the channel has one.
     """
 
     def __init__(

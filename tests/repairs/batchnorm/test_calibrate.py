@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.channels.base import Observation
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import at_unit_gain, transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance
@@ -560,7 +560,7 @@ def test_rounding_that_silences_channels_is_not_taken_for_noise() -> None:
 
 
 def quantised(network: nn.Module) -> Observation[nn.Module, NoiseVariance]:
-    return at_unit_gain(transmit(network, channel=medium_named("quantise", 2), seed=0))
+    return at_unit_gain(transmit(network, channel=channel_named("quantise", 2), seed=0))
 
 
 def test_rounding_is_seen_through_the_structured_prior(images: Tensor) -> None:
