@@ -90,9 +90,15 @@ def test_the_command_line_may_import_everything_that_has_a_place() -> None:
 
 
 def test_reports_need_no_torch() -> None:
-    assert GRAPH["reports"] <= {"errors", "units", "files", "records", "methods"}
+    """Of the channels they read the table alone, which names what needs torch and imports none of it."""
+    free = {"reports", "errors", "units", "files", "records", "methods"}
+    table = PACKAGE / "channels" / "table.py"
+    assert GRAPH["reports"] <= {*free, "channels"}
     for file in modules():
-        if first_level(file) in {"reports", *GRAPH["reports"]}:
+        if first_level(file) == "reports":
+            used = [name for name in imported_names(file) if name.startswith("quietnn.channels.")]
+            assert all(name.startswith("quietnn.channels.table.") for name in used), file
+        if first_level(file) in free or file == table:
             assert not [name for name in imported_names(file) if name.split(".")[0] == "torch"], file
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietnn.channels.awgn import AWGN
     from quietnn.channels.base import Channel
+    from quietnn.channels.named import channel_named
     from quietnn.channels.transmit import transmit
     from quietnn.checkpoints.denoise import denoise_checkpoint
     from quietnn.checkpoints.inspect import inspect_checkpoint
@@ -67,6 +68,7 @@ _HOMES = {
     "auto": "quietnn.repairs.front",
     "calibrate": "quietnn.repairs.batchnorm.calibrate",
     "calibrate_structured": "quietnn.repairs.structured",
+    "channel_named": "quietnn.channels.named",
     "denoise": "quietnn.repairs.denoise",
     "denoise_branches": "quietnn.repairs.branches",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
@@ -130,7 +132,7 @@ _FORMER = {
     "calibrated_starts": "quietnn.repairs.calibrated_starts:calibrated_starts",
     "confidence_loss": "quietnn.repairs.self_training:confidence_loss",
     "layerwise": "quietnn.weights:layerwise",
-    "medium_named": "quietnn.channels.named:medium_named",
+    "medium_named": "quietnn.channels.named:channel_named",
     "ml": "quietnn.repairs.affine:ml",
     "mmse": "quietnn.repairs.affine:mmse",
     "mmse_p": "quietnn.repairs.affine:mmse_p",
@@ -163,6 +165,7 @@ __all__ = [
     "auto",
     "calibrate",
     "calibrate_structured",
+    "channel_named",
     "denoise",
     "denoise_branches",
     "denoise_checkpoint",

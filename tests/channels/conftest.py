@@ -1,4 +1,4 @@
-"""Weights of several shapes of distribution, as the tests of media want them."""
+"""Weights of several shapes of distribution, as the tests of channels want them."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Gain and noise of any medium, measured and predicted."""
+"""Gain and noise of any channel, measured and predicted."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Media asked for by name."""
+"""Channels asked for by name."""
 
 import math
 from collections.abc import Callable
@@ -10,9 +10,11 @@ from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Rated
-from quietnn.channels.named import MEDIA, Protected, effective_wnr_db, level_of, medium_named
+from quietnn.channels.named import channel_named, effective_wnr_db
 from quietnn.channels.pcm import PCM
+from quietnn.channels.protected import Protected
 from quietnn.channels.quantisation import Quantisation
+from quietnn.channels.table import CHANNELS
 from quietnn.channels.truncation import MantissaTruncation
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.experiments.config import load_config
@@ -21,32 +23,32 @@ from quietnn.noise import mean_of
 from quietnn.targets import noisy_weights
 from quietnn.tasks.models.thin_resnet import thin_resnet
 
-LEVELS = {"wnr_db": 10.0, "num_bits": 3.0, "seconds": 1.0}
+BUILT_IN = [name for name, row in CHANNELS.items() if not row.package]
 
 
-@pytest.mark.parametrize("name", [name for name in MEDIA if name not in ("aihwkit", "sionna")])
-def test_every_built_in_medium_can_be_named_and_used(name: str, shapes: dict[str, Tensor]) -> None:
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_built_in_channel_can_be_named_and_used(name: str, shapes: dict[str, Tensor]) -> None:
     text = "protected:names=gauss*" if name == "protected" else name
-    medium = medium_named(text, level=LEVELS[level_of(text)])
-    observation = medium.transmit(shapes, seed=0)
+    channel = channel_named(text, level=CHANNELS[name].example)
+    observation = channel.transmit(shapes, seed=0)
     assert observation.received.keys() == shapes.keys()
     assert 0 < effective_wnr_db(shapes, observation.noise_variance) < 40
 
 
-@pytest.mark.parametrize("name", [name for name in MEDIA if name not in ("aihwkit", "sionna")])
+@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_scalars_go_through_every_medium(name: str, dtype: torch.dtype) -> None:
+def test_scalars_go_through_every_channel(name: str, dtype: torch.dtype) -> None:
     weights = {"scale": torch.tensor(0.7, dtype=dtype), "w": torch.linspace(-1, 1, 50, dtype=dtype)}
     text = "protected:names=scale" if name == "protected" else name
-    observation = medium_named(text, level=LEVELS[level_of(text)]).transmit(weights, seed=0)
+    observation = channel_named(text, level=CHANNELS[name].example).transmit(weights, seed=0)
     assert observation.received["scale"].shape == ()
     assert observation.received["scale"].dtype == dtype
 
 
 def test_settings_have_the_types_of_their_fields() -> None:
-    assert medium_named("quantise:num_bits=4, dither=true,clip=mse") == Quantisation(4, dither=True, clip="mse")
-    assert medium_named("pcm:seconds=1e3,drift=0.5") == PCM(1000.0, drift=0.5)
-    assert medium_named("awgn:wnr_db=3,power=second-moment") == AWGN(wnr_db=3.0, power="second-moment")
+    assert channel_named("quantise:num_bits=4, dither=true,clip=mse") == Quantisation(4, dither=True, clip="mse")
+    assert channel_named("pcm:seconds=1e3,drift=0.5") == PCM(1000.0, drift=0.5)
+    assert channel_named("awgn:wnr_db=3,power=second-moment") == AWGN(wnr_db=3.0, power="second-moment")
 
 
 @pytest.mark.parametrize(
@@ -77,12 +79,12 @@ def test_settings_have_the_types_of_their_fields() -> None:
 )
 def test_what_does_not_fit_is_refused(text: str, level: float | None, word: str) -> None:
     with pytest.raises(QuietnnError, match=word):
-        medium_named(text, level)
+        channel_named(text, level)
 
 
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="channel is None; write a name"):
-        medium_named(None)  # type: ignore[arg-type]
+        channel_named(None)  # type: ignore[arg-type]
 
 
 def test_protection_reaches_the_named_tensors_only() -> None:
@@ -110,7 +112,7 @@ def test_half_a_bit_is_refused(make: Callable[[], object]) -> None:
     "weights", [{"w": torch.zeros(5)}, {"w": torch.tensor(0.5)}, {}], ids=["zeros", "scalar", "none"]
 )
 def test_odd_weights_come_through(name: str, weights: dict[str, Tensor]) -> None:
-    received = medium_named(name, level=LEVELS[level_of(name)]).transmit(weights, seed=0).received
+    received = channel_named(name, level=CHANNELS[name].example).transmit(weights, seed=0).received
     assert received.keys() == weights.keys()
     assert all(torch.isfinite(tensor).all() for tensor in received.values())
 
@@ -121,9 +123,9 @@ def test_the_rival_of_a_protected_preset_takes_as_many_channel_uses(preset: str)
         return load_config(NoisyInference, Path("media-radio"), preset=name)
 
     protected = settings(preset)
-    medium = medium_named(protected.channel, protected.wnr_db[0])
-    assert isinstance(medium, Rated)
-    fair = protected.wnr_db[0] + 10 * math.log10(medium.rate(noisy_weights(thin_resnet(20))))
+    channel = channel_named(protected.channel, protected.wnr_db[0])
+    assert isinstance(channel, Rated)
+    fair = protected.wnr_db[0] + 10 * math.log10(channel.rate(noisy_weights(thin_resnet(20))))
     rivals = [*settings("white-rival").wnr_db, *settings("white").wnr_db]
     assert min(abs(rival - fair) for rival in rivals) < 0.005
 

@@ -37,11 +37,11 @@ def test_it_is_what_torch_calls_fake_quantisation(num_bits: int, shapes: dict[st
 def test_gain_and_noise_are_predicted_by_integrating_over_the_weights(
     num_bits: int, dither: bool, clip: str, per_channel: bool, shapes: dict[str, Tensor]
 ) -> None:
-    medium = Quantisation(num_bits, per_channel=per_channel, dither=dither, clip=clip)
-    observation = medium.transmit(shapes, seed=3)
+    channel = Quantisation(num_bits, per_channel=per_channel, dither=dither, clip=clip)
+    observation = channel.transmit(shapes, seed=3)
     assert isinstance(observation.noise_variance, dict)
     for name, tensor in shapes.items():
-        measured, predicted = ErrorMoments.of(tensor, observation.received[name]), medium.predict(tensor)
+        measured, predicted = ErrorMoments.of(tensor, observation.received[name]), channel.predict(tensor)
         assert predicted.num_weights == tensor.numel()
         assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
         assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
@@ -51,17 +51,17 @@ def test_gain_and_noise_are_predicted_by_integrating_over_the_weights(
 
 @pytest.mark.parametrize("num_bits", BITS)
 def test_a_gaussian_integral_predicts_gaussian_weights(num_bits: int, shapes: dict[str, Tensor]) -> None:
-    medium, tensor = Quantisation(num_bits), shapes["gaussian"]
-    measured = ErrorMoments.of(tensor, medium.transmit({"w": tensor}, seed=0).received["w"])
+    channel, tensor = Quantisation(num_bits), shapes["gaussian"]
+    measured = ErrorMoments.of(tensor, channel.transmit({"w": tensor}, seed=0).received["w"])
     points = gaussian_points(0.0, 0.0025)
-    predicted = ErrorMoments.predicted(points, medium.conditional(points, medium.steps(tensor).double()))
+    predicted = ErrorMoments.predicted(points, channel.conditional(points, channel.steps(tensor).double()))
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 
 
 def test_at_two_bits_the_usual_rule_is_far_off(shapes: dict[str, Tensor]) -> None:
-    medium, tensor = Quantisation(2), shapes["gaussian"]
-    measured = ErrorMoments.of(tensor, medium.transmit({"w": tensor}, seed=0).received["w"])
-    rule = float(medium.steps(tensor)) ** 2 / 12
+    channel, tensor = Quantisation(2), shapes["gaussian"]
+    measured = ErrorMoments.of(tensor, channel.transmit({"w": tensor}, seed=0).received["w"])
+    rule = float(channel.steps(tensor)) ** 2 / 12
     assert not 0.7 < measured.mean_squared_error / rule < 1.4
     assert measured.correlation < -0.5
     fine = Quantisation(8)
@@ -84,13 +84,13 @@ def test_the_best_step_needs_no_multiplier(num_bits: int, shapes: dict[str, Tens
 
 
 def test_dither_makes_the_error_uniform_and_independent(shapes: dict[str, Tensor]) -> None:
-    medium, tensor = Quantisation(2, dither=True), shapes["gaussian"]
-    observation = medium.transmit({"w": tensor}, seed=5)
-    step, error = float(medium.steps(tensor)), observation.received["w"] - tensor
+    channel, tensor = Quantisation(2, dither=True), shapes["gaussian"]
+    observation = channel.transmit({"w": tensor}, seed=5)
+    step, error = float(channel.steps(tensor)), observation.received["w"] - tensor
     assert error.abs().max() <= step / 2 * 1.0001
     assert float(error.square().mean()) == pytest.approx(step**2 / 12, rel=0.03)
     assert abs(torch.corrcoef(torch.stack([error.flatten(), tensor.flatten()]))[0, 1].item()) < 0.03
-    again, other = (medium.transmit({"w": tensor}, seed=seed).received["w"] for seed in (5, 6))
+    again, other = (channel.transmit({"w": tensor}, seed=seed).received["w"] for seed in (5, 6))
     assert torch.equal(again, observation.received["w"])
     assert not torch.equal(other, again)
 
@@ -123,19 +123,19 @@ def test_bad_settings_are_refused() -> None:
 
 
 def test_truncation_to_nearest_is_bfloat16(shapes: dict[str, Tensor]) -> None:
-    medium = MantissaTruncation(7, rounding="nearest")
+    channel = MantissaTruncation(7, rounding="nearest")
     for name, tensor in shapes.items():
-        assert torch.equal(medium.transmit({name: tensor}, seed=0).received[name], tensor.bfloat16().float())
+        assert torch.equal(channel.transmit({name: tensor}, seed=0).received[name], tensor.bfloat16().float())
 
 
 @pytest.mark.parametrize("num_bits", [0, 1, 3, 7])
 @pytest.mark.parametrize("rounding", ["truncate", "nearest"])
 def test_the_error_of_truncation_is_predicted(num_bits: int, rounding: str, shapes: dict[str, Tensor]) -> None:
-    medium = MantissaTruncation(num_bits, rounding)
+    channel = MantissaTruncation(num_bits, rounding)
     for name, tensor in shapes.items():
-        observation = medium.transmit({name: tensor}, seed=0)
+        observation = channel.transmit({name: tensor}, seed=0)
         assert isinstance(observation.noise_variance, dict)
-        predicted = medium.predict(tensor)
+        predicted = channel.predict(tensor)
         assert predicted.num_weights == tensor.numel()
         assert predicted.noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
         assert predicted.mean_squared_error == pytest.approx(

@@ -1,4 +1,4 @@
-"""Media on the weights of real networks: the noise told is the noise measured, and torchao quantises as we do."""
+"""Channels on the weights of real networks: the noise told is the noise measured, and torchao quantises as we do."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 from quietnn.channels.digital import CodedDigital
 from quietnn.channels.error_shape import errors_at_unit_gain, told_variances
 from quietnn.channels.moments import ErrorMoments, pooled
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.truncation import MantissaTruncation
 from quietnn.targets import noisy_weights
@@ -36,8 +36,8 @@ def weights(request: pytest.FixtureRequest) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("channel", RANDOM)
-def test_random_media_do_to_a_real_network_what_they_say(channel: str, weights: dict[str, Tensor]) -> None:
-    observation = medium_named(channel).transmit(weights, seed=1)
+def test_random_channels_do_to_a_real_network_what_they_say(channel: str, weights: dict[str, Tensor]) -> None:
+    observation = channel_named(channel).transmit(weights, seed=1)
     errors, told = errors_at_unit_gain(weights, observation), told_variances(weights, observation)
     assert float((errors.square() / told).mean()) == pytest.approx(1.0, rel=0.05)
 
@@ -47,10 +47,10 @@ def test_random_media_do_to_a_real_network_what_they_say(channel: str, weights: 
 def test_quantisation_of_a_real_network_is_predicted_from_quantiles(
     num_bits: int, clip: str, per_channel: bool, weights: dict[str, Tensor]
 ) -> None:
-    medium = Quantisation(num_bits, per_channel=per_channel, clip=clip)
-    received = {name: medium.quantise(tensor, medium.steps(tensor)) for name, tensor in weights.items()}
+    channel = Quantisation(num_bits, per_channel=per_channel, clip=clip)
+    received = {name: channel.quantise(tensor, channel.steps(tensor)) for name, tensor in weights.items()}
     measured = pooled([ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()])
-    predicted = pooled([medium.predict(tensor) for tensor in weights.values()])
+    predicted = pooled([channel.predict(tensor) for tensor in weights.values()])
     assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 
@@ -60,9 +60,9 @@ def test_quantisation_of_a_real_network_is_predicted_from_quantiles(
 def test_truncation_of_a_real_network_is_predicted_from_quantiles(
     num_bits: int, rounding: str, weights: dict[str, Tensor]
 ) -> None:
-    medium = MantissaTruncation(num_bits, rounding)
-    measured = pooled([ErrorMoments.of(tensor, medium.shorten(tensor)) for tensor in weights.values()])
-    predicted = pooled([medium.predict(tensor) for tensor in weights.values()])
+    channel = MantissaTruncation(num_bits, rounding)
+    measured = pooled([ErrorMoments.of(tensor, channel.shorten(tensor)) for tensor in weights.values()])
+    predicted = pooled([channel.predict(tensor) for tensor in weights.values()])
     assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 
@@ -71,20 +71,20 @@ def test_truncation_of_a_real_network_is_predicted_from_quantiles(
 def test_the_digital_reference_on_a_real_network_is_predicted_from_quantiles(
     per_tensor: bool, weights: dict[str, Tensor]
 ) -> None:
-    medium = CodedDigital(8.0, per_tensor)
-    received = medium.transmit(weights, seed=0).received
+    channel = CodedDigital(8.0, per_tensor)
+    received = channel.transmit(weights, seed=0).received
     measured = pooled([ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()])
-    predicted = pooled(medium.predict(weights).values())
+    predicted = pooled(channel.predict(weights).values())
     assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 
 
 def test_the_usual_rule_fails_at_two_bits_and_holds_at_eight(weights: dict[str, Tensor]) -> None:
     for num_bits, holds in ((2, False), (8, True)):
-        medium = Quantisation(num_bits)
-        steps = {name: medium.steps(tensor) for name, tensor in weights.items()}
+        channel = Quantisation(num_bits)
+        steps = {name: channel.steps(tensor) for name, tensor in weights.items()}
         total = sum(
-            float((medium.quantise(tensor, steps[name]) - tensor).double().square().sum())
+            float((channel.quantise(tensor, steps[name]) - tensor).double().square().sum())
             for name, tensor in weights.items()
         )
         rule = sum(float(steps[name]) ** 2 / 12 * tensor.numel() for name, tensor in weights.items())
@@ -104,14 +104,14 @@ def test_torchao_chooses_the_same_steps_and_levels(
         quantize_affine,
     )
 
-    limit, medium = 2 ** (num_bits - 1) - 1, Quantisation(num_bits, per_channel=per_channel)
+    limit, channel = 2 ** (num_bits - 1) - 1, Quantisation(num_bits, per_channel=per_channel)
     for tensor in weights.values():
         block = (1, *tensor.shape[1:]) if per_channel and tensor.ndim > 1 else tuple(tensor.shape)
         scale, zero = choose_qparams_affine(tensor, MappingType.SYMMETRIC, block, torch.int8, -limit, limit, eps=1e-12)
         levels = quantize_affine(tensor, block, scale, zero, torch.int8, -limit, limit)
         theirs = dequantize_affine(levels, block, scale, zero, torch.int8, -limit, limit)
-        steps = medium.steps(tensor)
+        steps = channel.steps(tensor)
         assert torch.allclose(steps.flatten(), scale.flatten(), rtol=1e-6)
-        ours = medium.quantise(tensor, steps)
+        ours = channel.quantise(tensor, steps)
         # they multiply by 1 / scale: a weight in the middle between two levels may go either way
         assert ((ours - theirs).abs() < 1e-3 * steps).float().mean() > 0.9999

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Medium
+from quietnn.channels.base import Channel
 from quietnn.channels.digital import CodedDigital, bits_per_weight
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.moments import ErrorMoments
@@ -25,8 +25,8 @@ from quietnn.weights import Weights
 
 
 def test_copies_divide_the_noise_of_what_is_protected(shapes: dict[str, Tensor]) -> None:
-    medium = Repetition(AWGN(noise_variance=0.01), {"gauss*": 4, "*": 1})
-    observation = medium.transmit(shapes, seed=0)
+    channel = Repetition(AWGN(noise_variance=0.01), {"gauss*": 4, "*": 1})
+    observation = channel.transmit(shapes, seed=0)
     assert isinstance(observation.noise_variance, dict)
     for name, tensor in shapes.items():
         told = mean_of(observation.noise_variance[name])
@@ -43,13 +43,13 @@ def test_copies_of_unequal_noise_are_weighed(shapes: dict[str, Tensor]) -> None:
 
 
 def test_the_rate_counts_every_copy(shapes: dict[str, Tensor]) -> None:
-    medium = Repetition(AWGN(noise_variance=0.01), {"gaussian": 5})
-    assert medium.rate(shapes) == pytest.approx(2.0)
-    assert medium.rate({"other": torch.zeros(3)}) == 1.0
-    assert medium.rate({}) == 1.0
+    channel = Repetition(AWGN(noise_variance=0.01), {"gaussian": 5})
+    assert channel.rate(shapes) == pytest.approx(2.0)
+    assert channel.rate({"other": torch.zeros(3)}) == 1.0
+    assert channel.rate({}) == 1.0
 
 
-def test_the_rate_counts_what_the_medium_itself_costs(shapes: dict[str, Tensor]) -> None:
+def test_the_rate_counts_what_the_channel_itself_costs(shapes: dict[str, Tensor]) -> None:
     link = BlockFading(10.0, block=32, num_pilots=8)
     assert link.rate(shapes) == pytest.approx(1.25)
     assert Repetition(link, {"gaussian": 5}).rate(shapes) == pytest.approx(2.5)
@@ -64,8 +64,8 @@ def test_at_equal_channel_uses_total_squared_error_favours_nobody_but_a_weighed_
     even = AWGN(noise_variance=0.01 / protected.rate(shapes))
     importance = {"gaussian": 10.0, "laplace": 1.0, "uniform": 1.0, "channels": 1.0}
 
-    def harm(medium: AWGN | Repetition) -> float:
-        received = medium.transmit(shapes, seed=0).received
+    def harm(channel: AWGN | Repetition) -> float:
+        received = channel.transmit(shapes, seed=0).received
         return sum(importance[name] * float((received[name] - shapes[name]).square().mean()) for name in shapes)
 
     assert harm(protected) < harm(even)
@@ -94,11 +94,11 @@ NOISY = [
 
 
 @pytest.mark.parametrize("copies", [2, 8])
-@pytest.mark.parametrize("medium", NOISY, ids=str)
-def test_copies_of_a_medium_with_a_gain_keep_what_follows_from_the_weights(
-    medium: Medium, copies: int, shapes: dict[str, Tensor]
+@pytest.mark.parametrize("channel", NOISY, ids=str)
+def test_copies_of_a_channel_with_a_gain_keep_what_follows_from_the_weights(
+    channel: Channel, copies: int, shapes: dict[str, Tensor]
 ) -> None:
-    observation = Repetition(medium, {"*": copies}).transmit(shapes, seed=0)
+    observation = Repetition(channel, {"*": copies}).transmit(shapes, seed=0)
     assert isinstance(observation.noise_variance, dict)
     assert observation.gain == 1.0
     for name, tensor in shapes.items():
@@ -125,26 +125,28 @@ def test_what_is_sent_once_has_the_noise_of_one_copy(shapes: dict[str, Tensor]) 
     assert mean_of(observation.noise_variance["gaussian"]) < 0.4 * mean_of(once.noise_variance["gaussian"])
 
 
-@pytest.mark.parametrize("medium", [Quantisation(3), MantissaTruncation(2), CodedDigital(6.0)], ids=str)
-def test_an_error_that_every_copy_repeats_is_refused(medium: Medium, shapes: dict[str, Tensor]) -> None:
+@pytest.mark.parametrize("channel", [Quantisation(3), MantissaTruncation(2), CodedDigital(6.0)], ids=str)
+def test_an_error_that_every_copy_repeats_is_refused(channel: Channel, shapes: dict[str, Tensor]) -> None:
     with pytest.raises(InvalidConfig, match="the same error in every copy"):
-        Repetition(medium, {"*": 4}).transmit(shapes, seed=0)
+        Repetition(channel, {"*": 4}).transmit(shapes, seed=0)
 
 
 @dataclass(frozen=True)
 class Opaque:
-    """A medium that says nothing of how it treats tensors."""
+    """A channel that says nothing of how it treats tensors."""
 
-    medium: Medium
+    channel: Channel
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        return self.medium.transmit(weights, seed=seed)
+        return self.channel.transmit(weights, seed=seed)
 
 
-@pytest.mark.parametrize("medium", [AWGN(wnr_db=3.0), BlockFading(6.0)], ids=str)
-def test_a_medium_that_says_nothing_gets_all_tensors_for_every_copy(medium: Medium, shapes: dict[str, Tensor]) -> None:
+@pytest.mark.parametrize("channel", [AWGN(wnr_db=3.0), BlockFading(6.0)], ids=str)
+def test_a_channel_that_says_nothing_gets_all_tensors_for_every_copy(
+    channel: Channel, shapes: dict[str, Tensor]
+) -> None:
     """One that settles gets only those that are still wanted, and has the same noise."""
-    opaque, settling = (Repetition(link, {"gaussian": 3, "uniform": 2}) for link in (Opaque(medium), medium))
+    opaque, settling = (Repetition(link, {"gaussian": 3, "uniform": 2}) for link in (Opaque(channel), channel))
     one, other = (link.transmit(shapes, seed=4) for link in (opaque, settling))
     assert not opaque.settled(shapes).by_tensor
     assert settling.settled(shapes).by_tensor
@@ -157,10 +159,10 @@ def test_a_medium_that_says_nothing_gets_all_tensors_for_every_copy(medium: Medi
 @pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0, 30.0])
 @pytest.mark.parametrize("per_tensor", [False, True])
 def test_the_code_spends_the_capacity_and_no_more(wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]) -> None:
-    medium = CodedDigital(wnr_db, per_tensor)
-    bits = bits_per_weight(shapes, medium.steps(shapes))
-    assert bits <= medium.capacity
-    assert bits == pytest.approx(medium.capacity, rel=0.02)
+    channel = CodedDigital(wnr_db, per_tensor)
+    bits = bits_per_weight(shapes, channel.steps(shapes))
+    assert bits <= channel.capacity
+    assert bits == pytest.approx(channel.capacity, rel=0.02)
 
 
 def test_against_the_bound_for_gaussian_weights() -> None:
@@ -178,8 +180,8 @@ def test_against_the_bound_for_gaussian_weights() -> None:
 def test_its_error_is_predicted_from_quantiles_of_the_weights(
     wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]
 ) -> None:
-    medium = CodedDigital(wnr_db, per_tensor)
-    observation, predicted = medium.transmit(shapes, seed=0), medium.predict(shapes)
+    channel = CodedDigital(wnr_db, per_tensor)
+    observation, predicted = channel.transmit(shapes, seed=0), channel.predict(shapes)
     assert isinstance(observation.noise_variance, dict)
     assert isinstance(observation.gain, dict)
     for name in shapes:

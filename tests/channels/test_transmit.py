@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.moments import ErrorMoments
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
@@ -134,7 +134,7 @@ def test_no_noisy_parameter_at_all() -> None:
         transmit(nn.LayerNorm(3), wnr_db=0.0, seed=0)
 
 
-def test_gain_and_offset_are_undone_where_the_medium_was_and_nowhere_else() -> None:
+def test_gain_and_offset_are_undone_where_the_channel_was_and_nowhere_else() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(30, 20), nn.Linear(20, 5))
     arrived = transmit(network, channel=Quantisation(3), noisy=["0.weight"], seed=0)
@@ -157,7 +157,7 @@ def test_a_tensor_whose_gain_is_not_told_is_refused() -> None:
 @pytest.mark.parametrize("channel", ["quantise:num_bits=2", "truncate:num_bits=0", "digital:wnr_db=3"])
 def test_at_unit_gain_the_error_has_no_mean_and_no_part_in_line_with_the_weights(channel: str) -> None:
     weights = {"w": 0.3 + torch.randn(5000, generator=torch.Generator().manual_seed(0)).exp()}
-    arrived = transmit(weights, channel=medium_named(channel), seed=0).at_unit_gain()
+    arrived = transmit(weights, channel=channel_named(channel), seed=0).at_unit_gain()
     moments = ErrorMoments.of(weights["w"], arrived.received["w"])
     assert moments.mean_error == pytest.approx(0.0, abs=1e-6)
     assert moments.gain == pytest.approx(1.0, abs=1e-6)
@@ -166,10 +166,10 @@ def test_at_unit_gain_the_error_has_no_mean_and_no_part_in_line_with_the_weights
 
 
 @pytest.mark.parametrize("channel", ["fading:wnr_db=10", "protected:wnr_db=3", "quantise:num_bits=3,dither=true"])
-def test_media_whose_error_has_mean_zero_tell_no_offset(channel: str) -> None:
+def test_channels_whose_error_has_mean_zero_tell_no_offset(channel: str) -> None:
     weights = {"head.weight": torch.randn(40, 30, generator=torch.Generator().manual_seed(0))}
     channel = channel.replace("protected:", "protected:names=head.*,")
-    arrived = transmit(weights, channel=medium_named(channel), seed=0)
+    arrived = transmit(weights, channel=channel_named(channel), seed=0)
     assert of_tensor(arrived.offset, "head.weight") == 0.0
 
 
@@ -179,7 +179,7 @@ def test_sixteen_bits_are_rounded_once_when_the_offset_is_undone() -> None:
     assert torch.equal(undone(received, 0.81, 0.37), wide.bfloat16())
 
 
-def test_a_medium_by_its_name() -> None:
+def test_a_channel_by_its_name() -> None:
     weights = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
     named = transmit(weights, channel="quantise:num_bits=3", seed=0)
     assert torch.equal(named.received, transmit(weights, channel=Quantisation(3), seed=0).received)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
+from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.finite import kept_finite, largest_magnitude
-from quietnn.checkpoints.medium import transmit_checkpoint_through
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.errors import InvalidWeights
 from quietnn.moments import block_moments
@@ -34,7 +34,7 @@ def denoised(beta: float, lambda_prime: float = 0.0) -> Run:
 
 
 def radioed(source: Path, out: Path) -> float:
-    return transmit_checkpoint_through(source, out, medium=medium_named("awgn:wnr_db=-200"), description="", seed=1)
+    return transmit_checkpoint_through(source, out, channel=channel_named("awgn:wnr_db=-200"), description="", seed=1)
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])

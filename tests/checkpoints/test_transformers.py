@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
+from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
-from quietnn.checkpoints.medium import transmit_checkpoint_through
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.weights import noisy_names
 
@@ -108,7 +108,7 @@ def test_tied_weights_meet_the_same_noise_in_memory_and_in_a_folder(
         transmit_checkpoint(clean, noisy, channel=AWGN(wnr_db=10.0), seed=3)
         sent = transmit(model, wnr_db=10.0, seed=3).received
     else:
-        transmit_checkpoint_through(clean, noisy, medium=medium_named(channel), description=channel, seed=3)
+        transmit_checkpoint_through(clean, noisy, channel=channel_named(channel), description=channel, seed=3)
         sent = transmit(model, channel=channel, seed=3).received
     loaded = type(model).from_pretrained(noisy, local_files_only=True).state_dict()
     for name, tensor in sent.state_dict().items():

@@ -126,7 +126,7 @@ def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTr
 
 
 @pytest.mark.parametrize(
-    "medium",
+    "channel",
     [
         {"fading": "inversion", "csi_error": 0.1, "power_cap": 5.0},
         {"fading": "phase"},
@@ -135,8 +135,8 @@ def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTr
     ],
     ids=str,
 )
-def test_every_medium_can_be_trained_over(small: NoisyTraining, tmp_path: Path, medium: dict[str, object]) -> None:
-    config = replace(small, methods=("mmse",), num_rounds=1, deploy_wnr_db=(), **medium)  # type: ignore[arg-type]
+def test_every_channel_can_be_trained_over(small: NoisyTraining, tmp_path: Path, channel: dict[str, object]) -> None:
+    config = replace(small, methods=("mmse",), num_rounds=1, deploy_wnr_db=(), **channel)  # type: ignore[arg-type]
     assert {record["status"] for record in federate(config, tmp_path)} == {"finished"}
 
 

@@ -3,57 +3,52 @@
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
 from quietnn.weights import Weights
 
+Told = TypeVar("Told", covariant=True, default=NoiseVariance)
 
-class Channel(Protocol):
-    """Anything that carries weights and adds noise of one variance on the way."""
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
+class Channel(Protocol[Told]):
+    """Anything that carries weights; its noise may differ from tensor to tensor or from weight to weight.
+
+    A `Channel[float]` adds noise of one variance to all of them.
+    """
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], Told]:
         """Send these weights; the same seed gives the same noise. The weights stay as they are."""
         ...
 
 
 @runtime_checkable
 class Rated(Protocol):
-    """A medium that takes more channel uses than one for each weight, or fewer."""
+    """A channel that takes more channel uses than one for each weight, or fewer."""
 
     def rate(self, weights: Weights) -> float:
         """Channel uses a weight, over those of sending everything once."""
         ...
 
 
-class Medium(Protocol):
-    """Anything that carries weights; its noise may differ from tensor to tensor or from weight to weight.
-
-    Every `Channel` is one.
-    """
-
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """Send these weights; the same seed gives the same noise. The weights stay as they are."""
-        ...
-
-
 @runtime_checkable
 class Settling(Protocol):
-    """A medium that must know something of all tensors before it can send one: their power, the bits that they cost."""
+    """A channel that must know something of all tensors before it can send one: their power, the bits they cost."""
 
-    def settled(self, weights: Weights) -> Medium:
-        """The medium with that settled, which then treats every tensor by itself.
+    def settled(self, weights: Weights) -> Channel:
+        """The channel with that settled, which then treats every tensor by itself.
 
         It looks at one tensor after the other, as seldom as it can: each look may be a reading from a file.
         """
         ...
 
 
-def settle(medium: Medium, weights: Weights) -> Medium:
-    """The medium as it will treat these weights; itself, if there is nothing to settle."""
-    return medium.settled(weights) if isinstance(medium, Settling) else medium
+def settle(channel: Channel, weights: Weights) -> Channel:
+    """The channel as it will treat these weights; itself, if there is nothing to settle."""
+    return channel.settled(weights) if isinstance(channel, Settling) else channel
 
 
-def is_by_tensor(medium: Medium) -> bool:
-    """Whether a medium treats every tensor by itself, so that sending them one by one comes to the same."""
-    return bool(getattr(medium, "by_tensor", False))
+def is_by_tensor(channel: Channel) -> bool:
+    """Whether a channel treats every tensor by itself, so that sending them one by one comes to the same."""
+    return bool(getattr(channel, "by_tensor", False))

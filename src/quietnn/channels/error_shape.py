@@ -1,4 +1,4 @@
-"""How Gaussian a medium's error is: kurtosis, distance, quantiles, a histogram."""
+"""How Gaussian a channel's error is: kurtosis, distance, quantiles, a histogram."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ class ErrorShape:
         values = errors.detach().double().flatten()
         variance = float(values.var(correction=0)) if values.numel() else 0.0
         if variance == 0:
-            raise QuietnnError(f"{values.numel()} errors of variance 0 have no shape; use a medium that makes errors")
+            raise QuietnnError(f"{values.numel()} errors of variance 0 have no shape; use a channel that makes errors")
         standard = (values - values.mean()) / variance**0.5
         ordered = standard.sort().values
         normal = torch.special.ndtr(ordered)

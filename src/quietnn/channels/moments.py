@@ -1,7 +1,8 @@
-"""What a medium's error is like to second order: its size, its part in line with the weights, and the rest.
+"""What a channel's error is like to second order: its size, its part in line with the weights, and the rest.
 
-Any medium, deterministic or not, can be written as a gain and a noise that is uncorrelated with the weights (Bussgang's
-decomposition, "Crosscorrelation functions of amplitude-distorted Gaussian signals", MIT, 1952, for any distribution):
+Any channel, deterministic or not, can be written as a gain and a noise that is uncorrelated with the weights
+(Bussgang's decomposition, "Crosscorrelation functions of amplitude-distorted Gaussian signals", MIT, 1952, for any
+distribution):
 
     r = gain (w + z) + offset
     gain = Cov(w, r) / Var(w)       offset = E[r] - gain E[w]       sigma_z^2 = Var(r) / gain^2 - Var(w)
@@ -31,7 +32,7 @@ Conditional = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ErrorMoments:
-    """First and second moments of weights `w` and what a medium made of them, `r`.
+    """First and second moments of weights `w` and what a channel made of them, `r`.
 
     Attributes:
         num_weights: how many weights they were taken over.
@@ -61,7 +62,7 @@ class ErrorMoments:
 
     @classmethod
     def predicted(cls, weights: Tensor, conditional: Conditional) -> "ErrorMoments":
-        """What is to be expected: the medium's `E[r | w]` and `Var(r | w)`, integrated over values of `w`.
+        """What is to be expected: the channel's `E[r | w]` and `Var(r | w)`, integrated over values of `w`.
 
         `Var(r) = E[Var(r | w)] + Var(E[r | w])` and `Cov(w, r) = Cov(w, E[r | w])`.
         """

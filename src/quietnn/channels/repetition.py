@@ -5,9 +5,9 @@
 tensor `t` takes `sum(n_t N_t)` channel uses. The fair rival sends all weights alike in as many uses, which divides the
 noise of all by `rate = sum(n_t N_t) / N`.
 
-A medium with a gain is brought to unit gain first. The part of an error that follows from the weights, `E[r | w]` less
+A channel with a gain is brought to unit gain first. The part of an error that follows from the weights, `E[r | w]` less
 its line, is the same in every copy and does not average out: with `v_s` its variance, `n` copies leave
-`v_s + (v - v_s) / n`. It is small in a memory, and large where a dithered quantiser clips. A medium all of whose error
+`v_s + (v - v_s) / n`. It is small in a memory, and large where a dithered quantiser clips. A channel all of whose error
 follows from the weights (a quantiser without dither, a shorter mantissa, a digital code) gains nothing and is refused.
 """
 
@@ -19,7 +19,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Medium, Rated, is_by_tensor, settle
+from quietnn.channels.base import Channel, Rated, is_by_tensor, settle
 from quietnn.channels.settings import check_whole
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
@@ -32,19 +32,19 @@ MOST_COPIES = 1000
 
 @runtime_checkable
 class Repeating(Protocol):
-    """A medium part of whose error is the same whenever the same weights are sent."""
+    """A channel part of whose error is the same whenever the same weights are sent."""
 
     def shared_noise(self, tensor: Tensor) -> TensorNoise:
-        """The variance of that part at unit gain, by tensor or as the medium's noise variance is told."""
+        """The variance of that part at unit gain, by tensor or as the channel's noise variance is told."""
         ...
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """Sends chosen tensors more than once over another medium.
+    """Sends chosen tensors more than once over another channel.
 
     Attributes:
-        medium: what each copy goes through; every copy has a seed of its own.
+        channel: what each copy goes through; every copy has a seed of its own.
         copies: how often, by pattern of tensor names (`"conv1.*"`); the first pattern that fits decides, and what none
             fits is sent once.
 
@@ -54,7 +54,7 @@ class Repetition:
     {'head.weight': 0.25, 'body.weight': 1.0}
     """
 
-    medium: Medium
+    channel: Channel
     copies: Mapping[str, int]
 
     def __post_init__(self) -> None:
@@ -70,23 +70,23 @@ class Repetition:
         return self.settled(weights).transmit(weights, seed=seed)
 
     def settled(self, weights: Weights) -> "SettledRepetition":
-        """The same over a medium that is settled, once copies are known to reach a tensor and to bring news.
+        """The same over a channel that is settled, once copies are known to reach a tensor and to bring news.
 
         Raises:
-            InvalidConfig: if no tensor fits a pattern, or the medium makes the same error in every copy.
+            InvalidConfig: if no tensor fits a pattern, or the channel makes the same error in every copy.
         """
         if weights and not any(fnmatch(name, pattern) for name in weights for pattern in self.copies):
             raise InvalidConfig(
                 f"no tensor fits {' or '.join(map(repr, self.copies))}; name one of {', '.join(list(weights)[:3])}, ..."
             )
-        repeated = SettledRepetition(self, settle(self.medium, weights) if weights else self.medium)
+        repeated = SettledRepetition(self, settle(self.channel, weights) if weights else self.channel)
         if any(self.number(name) > 1 for name in weights):
             repeated.check_news(weights)
         return repeated
 
     def shared_noise(self, tensor: Tensor) -> TensorNoise:
         """The part of the noise variance that no number of copies takes away."""
-        return self.medium.shared_noise(tensor) if isinstance(self.medium, Repeating) else 0.0
+        return self.channel.shared_noise(tensor) if isinstance(self.channel, Repeating) else 0.0
 
     def number(self, name: str) -> int:
         """How often a tensor is sent."""
@@ -102,25 +102,25 @@ class Repetition:
 
     def _rate_of_one(self, name: str, tensor: Tensor) -> float:
         """Channel uses a weight of one copy; every tensor has blocks, slots and pilots of its own."""
-        return self.medium.rate({name: tensor}) if isinstance(self.medium, Rated) else 1.0
+        return self.channel.rate({name: tensor}) if isinstance(self.channel, Rated) else 1.0
 
 
 @dataclass(frozen=True)
 class SettledRepetition:
-    """A repetition over a medium that knows what it must of all tensors.
+    """A repetition over a channel that knows what it must of all tensors.
 
     Attributes:
         repetition: how often what is sent.
-        medium: what each copy goes through, settled.
+        channel: what each copy goes through, settled.
     """
 
     repetition: Repetition
-    medium: Medium
+    channel: Channel
 
     @property
     def by_tensor(self) -> bool:
-        """Whether every tensor can be sent by itself, as the medium has it."""
-        return is_by_tensor(self.medium)
+        """Whether every tensor can be sent by itself, as the channel has it."""
+        return is_by_tensor(self.channel)
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """The weighed copies at unit gain, with the noise variance that is left on each tensor or weight."""
@@ -131,7 +131,7 @@ class SettledRepetition:
         shared = {name: self.repetition.shared_noise(own) for name, own in weights.items() if numbers[name] > 1}
         for copy in range(max(numbers.values(), default=0)):
             wanted = {name: tensor for name, tensor in weights.items() if copy < numbers[name]}
-            # A medium that needs all weights at once gets them each time; surplus copies are dropped.
+            # A channel that needs all weights at once gets them each time; surplus copies are dropped.
             arrived, told = self._copy(wanted if self.by_tensor else weights, seed=seed + copy * _NEXT)
             for name in wanted:
                 fresh = _less(told[name], shared.get(name, 0.0))
@@ -142,7 +142,7 @@ class SettledRepetition:
         return Observation(received, {name: left + shared.get(name, 0.0) for name, left in noise.items()})
 
     def check_news(self, weights: Weights) -> None:
-        """Refuse a medium whose second copy is the first one, noise and all; mostly the first tensor tells."""
+        """Refuse a channel whose second copy is the first one, noise and all; mostly the first tensor tells."""
         noisy = False
         for part in self._parts(weights):
             (first, told), (second, _) = (self._copy(part, seed=seed) for seed in (0, _NEXT))
@@ -151,8 +151,8 @@ class SettledRepetition:
             noisy = noisy or any(mean_of(told[name]) for name in part)
         if noisy:
             raise InvalidConfig(
-                f"{self.repetition.medium} makes the same error in every copy, for its error follows from the weights; "
-                "repeat a medium with noise of its own: white noise, a radio link, a memory, a dithered quantiser"
+                f"{self.repetition.channel} makes the same error in every copy, as that follows from the weights; "
+                "repeat a channel with noise of its own: white noise, a radio link, a memory, a dithered quantiser"
             )
 
     def _parts(self, weights: Weights) -> Iterable[Weights]:
@@ -161,7 +161,7 @@ class SettledRepetition:
 
     def _copy(self, weights: Weights, *, seed: int) -> tuple[dict[str, Tensor], Mapping[str, TensorNoise]]:
         """One copy of everything at unit gain, and its noise by tensor."""
-        observation = replace(self.medium.transmit(weights, seed=seed), noisy=tuple(weights)).at_unit_gain()
+        observation = replace(self.channel.transmit(weights, seed=seed), noisy=tuple(weights)).at_unit_gain()
         told = noise_by_tensor(observation.noise_variance, weights)
         return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
 

@@ -1,4 +1,4 @@
-"""Checks of what a medium is set to; each message names the setting, its value and its limits."""
+"""Checks of what a channel is set to; each message names the setting, its value and its limits."""
 
 import math
 from numbers import Integral, Real

@@ -7,7 +7,7 @@ from typing import Any, cast, overload
 from torch import nn
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Channel, Medium
+from quietnn.channels.base import Channel
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
@@ -23,7 +23,7 @@ def transmit(
     seed: int,
     wnr_db: float | None = None,
     noise_variance: float | None = None,
-    channel: Channel | None = None,
+    channel: Channel[float] | None = None,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -35,7 +35,7 @@ def transmit(
     target: Target,
     *,
     seed: int,
-    channel: Medium | str,
+    channel: Channel | str,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -48,7 +48,7 @@ def transmit(
     seed: int,
     wnr_db: float | None = None,
     noise_variance: float | None = None,
-    channel: Medium | str | None = None,
+    channel: Channel | str | None = None,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
@@ -56,7 +56,7 @@ def transmit(
     """What arrives when the target is sent: `r = w + z`, normalisation layers untouched (eq. 2).
 
     Give `wnr_db` or `noise_variance` for white Gaussian noise, or any other `channel`: one of your own, or by name and
-    settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.medium_named`).
+    settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.channel_named`).
 
     >>> import torch
     >>> observation = transmit(torch.ones(2), noise_variance=0.0, seed=0)
@@ -64,9 +64,9 @@ def transmit(
     tensor([1., 1.])
     """
     if isinstance(channel, str):
-        from quietnn.channels.named import medium_named  # which knows every medium, those made of others included
+        from quietnn.channels.named import channel_named  # which knows every channel, those made of others included
 
-        channel = medium_named(channel)
+        channel = channel_named(channel)
     if channel is None:
         channel = AWGN(wnr_db=wnr_db, noise_variance=noise_variance)
     elif wnr_db is not None or noise_variance is not None:

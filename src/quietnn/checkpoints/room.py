@@ -7,7 +7,7 @@ from threading import Condition
 from quietnn.checkpoints.memory import give_back
 
 AT_ONCE = 1 << 22
-"""Weights that may be in work at once, if no tensor has more; a medium takes up to some hundred bytes for each."""
+"""Weights that may be in work at once, if no tensor has more; a channel takes up to some hundred bytes for each."""
 
 
 class Room:

@@ -10,6 +10,7 @@ from rich.console import Console
 from quietnn import __version__
 from quietnn.cli.analyze import analyze
 from quietnn.cli.auto import auto
+from quietnn.cli.channels import channels, media
 from quietnn.cli.configs import configs
 from quietnn.cli.demo import demo
 from quietnn.cli.denoise import denoise
@@ -18,7 +19,6 @@ from quietnn.cli.federate import federate
 from quietnn.cli.figures import figures
 from quietnn.cli.gaussianity import gaussianity
 from quietnn.cli.inspect import inspect
-from quietnn.cli.media import media
 from quietnn.cli.plain import plain_markup
 from quietnn.cli.repair import repair
 from quietnn.cli.report import report
@@ -43,7 +43,7 @@ for verb in (
     figures,
     evaluate,
     gaussianity,
-    media,
+    channels,
     configs,
     sweep,
     federate,
@@ -57,6 +57,7 @@ for verb in (
 ):
     app.command()(verb)
 app.command(hidden=True)(auto)
+app.command("media", hidden=True)(media)
 
 
 @app.callback(invoke_without_command=True)

@@ -14,7 +14,7 @@ def transmit(
     noise_variance: Annotated[float | None, typer.Option(help="Or the variance of the noise.")] = None,
     channel: Annotated[
         str | None,
-        typer.Option(help="Or another medium, such as quantise:num_bits=4, pcm:seconds=3600, fading:wnr_db=20."),
+        typer.Option(help="Or another channel, such as quantise:num_bits=4, pcm:seconds=3600, fading:wnr_db=20."),
     ] = None,
     power: Annotated[
         str | None, typer.Option(help="What --wnr-db is relative to: variance (default) or second-moment.")
@@ -24,10 +24,10 @@ def transmit(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads (default: by the number of cores).")] = None,
 ) -> None:
-    """Send a checkpoint through a Gaussian channel or another medium; the truth goes into the output's metadata."""
+    """Send a checkpoint through a Gaussian channel or another channel; the truth goes into the output's metadata."""
     from quietnn.channels.awgn import AWGN
-    from quietnn.channels.named import medium_named
-    from quietnn.checkpoints.medium import transmit_checkpoint_through
+    from quietnn.channels.named import channel_named
+    from quietnn.checkpoints.channel import transmit_checkpoint_through
     from quietnn.checkpoints.transmit import transmit_checkpoint
     from quietnn.cli.byte_progress import byte_progress
     from quietnn.cli.selection import show_selection
@@ -49,7 +49,7 @@ def transmit(
     with byte_progress("transmit", threads=threads) as streaming:
         if channel is not None:
             effective_db = transmit_checkpoint_through(
-                source, out, medium=medium_named(channel), description=channel, streaming=streaming, **asked
+                source, out, channel=channel_named(channel), description=channel, streaming=streaming, **asked
             )
             told = f"through {channel}, effective WNR {effective_db:.2f} dB"
         else:

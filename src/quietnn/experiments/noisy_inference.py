@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import quietnn
 from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
-from quietnn.channels.base import Medium, Rated
-from quietnn.channels.named import effective_wnr_db, level_of, medium_named
+from quietnn.channels.base import Channel, Rated
+from quietnn.channels.named import channel_named, effective_wnr_db, level_of
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import to_mapping
@@ -74,7 +74,7 @@ class NoisyInference:
         reuse_wnr_db: where `mmse_pb_reused` tunes its temperatures.
         weights: a weights file, where the task's usual one is not meant.
         channel: a name of `quietnn.channels.named`, with settings: `"pcm:compensate=false"`.
-        levels: for a medium that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
+        levels: for a channel that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
     """
 
     name: str
@@ -126,7 +126,7 @@ class NoisyInference:
             )
         if self.channel != WHITE:
             for level in (*self.levels, *self.wnr_db):
-                medium_named(self.channel, level)
+                channel_named(self.channel, level)
             if self.power != Power.VARIANCE:
                 raise InvalidConfig(f"power is {self.power!r}, which is for the channel {WHITE!r} only; leave it out")
         if "mmse_pb_reused" in self.methods and self.reuse_wnr_db is None:
@@ -161,7 +161,7 @@ class NoisyInference:
 
 @dataclass(frozen=True)
 class Unit:
-    """One noisy network, and the methods to try on it; `level` is its WNR, or what else its medium is set by."""
+    """One noisy network, and the methods to try on it; `level` is its WNR, or what else its channel is set by."""
 
     level: float
     draw: int
@@ -205,15 +205,15 @@ class Worker:
             started = time.perf_counter()
             yield self._record(unit, method, _attempt(method, draw), draw, started)
 
-    def _medium(self, level: float) -> Medium:
+    def _channel(self, level: float) -> Channel:
         config = self._config
         if config.channel == WHITE:
             return AWGN(wnr_db=level, power=config.power)
-        return medium_named(config.channel, level)
+        return channel_named(config.channel, level)
 
     def _draw(self, level: float, draw: int) -> Draw:
         config = self._config
-        observation = transmit(self._model, channel=self._medium(level), seed=config.seed + draw)
+        observation = transmit(self._model, channel=self._channel(level), seed=config.seed + draw)
         if config.noise_misjudged_db:
             observation = misjudged(observation, db_to_ratio(config.noise_misjudged_db))
         if config.statistics == "clean":
@@ -238,19 +238,19 @@ class Worker:
         return self._references[level, draw]
 
     def _where(self, level: float, draw: Draw | None) -> Record:
-        """The WNR; for another medium its setting too, the WNR that its noise amounts to, and its channel uses."""
+        """The WNR; for another channel its setting too, the WNR that its noise amounts to, and its channel uses."""
         config = self._config
         if config.channel == WHITE:
             return {"wnr_db": level}
         where: Record = {"wnr_db": level, "channel": config.channel, "level": level}
         if draw is None:
             return where
-        weights, medium = noisy_weights(self._model), self._medium(level)
+        weights, channel = noisy_weights(self._model), self._channel(level)
         if level_of(config.channel) != "wnr_db":
             noise = draw.observation.mean_noise_variance / db_to_ratio(config.noise_misjudged_db)
             where["wnr_db"] = effective_wnr_db(weights, noise)
-        if isinstance(medium, Rated):
-            where["rate"] = medium.rate(weights)
+        if isinstance(channel, Rated):
+            where["rate"] = channel.rate(weights)
         return where
 
     def _score(self, model: nn.Module) -> Score:

@@ -66,7 +66,7 @@ def aggregate(
         state: the global state dict that the devices started from.
         updates: by device number, the change `w_m - w` of every tensor of the state dict.
         noisy: names of the parameters that go over the air (`quietnn.weights.noisy_names(model)`).
-        air: the medium.
+        air: the channel.
         estimator: how the server estimates the sum.
         round_number: counted from 0.
         seed: of the run.

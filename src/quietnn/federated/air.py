@@ -33,7 +33,7 @@ def superpose(updates: Mapping[int, Weights]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Air:
-    """The medium of a round: gains on each device's signal, then any channel on the sum.
+    """The channel of a round: gains on each device's signal, then any channel on the sum.
 
     The channel delivers `y = sum_m g_m u_m + z`. The server divides by the mean gain `g`, so that
 
@@ -52,7 +52,7 @@ class Air:
             multiple access channel.
     """
 
-    channel: Channel
+    channel: Channel[float]
     gains: tuple[Gains, ...] = ()
 
     @property

@@ -30,7 +30,7 @@ class Panel:
         reference: the curve that the gain is measured from, if there is one.
         gain: what the best method gains over it, if its curve crosses the level.
         axis: the name of the horizontal axis.
-        ticks: what a medium was set to, by the WNR it amounts to; written under that WNR.
+        ticks: what a channel was set to, by the WNR it amounts to; written under that WNR.
     """
 
     title: str

@@ -110,9 +110,9 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
 
 
 def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
-    """The records of a medium that is set by bits or seconds, each at the mean WNR of its level.
+    """The records of a channel that is set by bits or seconds, each at the mean WNR of its level.
 
-    What such a medium's noise amounts to differs a little from draw to draw; a curve needs one place for all of them.
+    What such a channel's noise amounts to differs a little from draw to draw; a curve needs one place for all of them.
 
     >>> found = [{"level": 4, "draw": 0, "wnr_db": 9.9}, {"level": 4, "draw": 1, "wnr_db": 10.1}, {"wnr_db": 3.0}]
     >>> [record["wnr_db"] for record in at_mean_wnr(found)]

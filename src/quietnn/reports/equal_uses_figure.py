@@ -1,6 +1,6 @@
-"""Media against each other at equal channel uses.
+"""Channels against each other at equal channel uses.
 
-A medium that takes `rate` real channel uses a weight is up against white noise that takes as many: sending all weights
+A channel that takes `rate` real channel uses a weight is up against white noise that takes as many: sending all weights
 alike `rate` times divides the noise by it. So each result stands at
 
     WNR of the link + 10 log10(rate)       (dB)
@@ -15,9 +15,9 @@ from quietnn.methods import style_of
 from quietnn.records import Record
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.analysis import default_level
+from quietnn.reports.channels import channel_title
 from quietnn.reports.curves import clean_accuracy, curves
 from quietnn.reports.figures import Figure, Style
-from quietnn.reports.media import medium_title
 from quietnn.reports.runs import Run
 from quietnn.reports.titles import task_title
 from quietnn.units import ratio_to_db
@@ -28,10 +28,10 @@ AXIS = "link WNR of one channel use a weight (dB)"
 def equal_uses_figure(
     runs: Sequence[Run], *, methods: Sequence[str] = ("ml", "calibrated"), style: Style = "screen"
 ) -> Figure:
-    """Accuracy over several links: a panel for each method, a curve for each medium.
+    """Accuracy over several links: a panel for each method, a curve for each channel.
 
     Args:
-        runs: of one task, each over a medium that is set by the WNR of its link.
+        runs: of one task, each over a channel that is set by the WNR of its link.
         methods: what to draw.
         style: how the figure looks.
 
@@ -57,11 +57,11 @@ def equal_uses_figure(
 
 
 def at_equal_uses(record: Record) -> Record:
-    """A record under the name of its medium, at the WNR of white noise in as many channel uses.
+    """A record under the name of its channel, at the WNR of white noise in as many channel uses.
 
     >>> at_equal_uses({"wnr_db": 6.0, "channel": "fading", "rate": 2.0})["wnr_db"]
     9.01
     """
     shift = ratio_to_db(float(record.get("rate", 1.0)))
     wnr_db = round(float(record["wnr_db"]) + shift, 2) if shift else record["wnr_db"]
-    return {**record, "run": medium_title(str(record.get("channel") or "awgn")), "wnr_db": wnr_db}
+    return {**record, "run": channel_title(str(record.get("channel") or "awgn")), "wnr_db": wnr_db}

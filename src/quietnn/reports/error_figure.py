@@ -1,4 +1,4 @@
-"""The error of media beside a Gaussian of the same variance: a panel for each, histogram or quantiles."""
+"""The error of channels beside a Gaussian of the same variance: a panel for each, histogram or quantiles."""
 
 import math
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ _COLUMNS = 4
 
 
 def density_figure(found: Sequence[Record], *, reach: float, style: Style = "screen") -> Figure:
-    """A histogram for each medium on a logarithmic scale, with the Gaussian over it.
+    """A histogram for each channel on a logarithmic scale, with the Gaussian over it.
 
     Args:
-        found: records of the experiment `media_errors`; those of single tensors are left out.
+        found: records of the experiment `channel_errors`; those of single tensors are left out.
         reach: the histograms' range on either side, in standard deviations.
         style: of the figure.
     """
@@ -35,10 +35,10 @@ def density_figure(found: Sequence[Record], *, reach: float, style: Style = "scr
 
 
 def quantile_figure(found: Sequence[Record], *, probabilities: Sequence[float], style: Style = "screen") -> Figure:
-    """Quantile of the error against quantile of a Gaussian, for each medium; a Gaussian lies on the dashed line.
+    """Quantile of the error against quantile of a Gaussian, for each channel; a Gaussian lies on the dashed line.
 
     Args:
-        found: records of the experiment `media_errors`; those of single tensors are left out.
+        found: records of the experiment `channel_errors`; those of single tensors are left out.
         probabilities: where their quantiles were taken.
         style: of the figure.
     """
@@ -55,7 +55,7 @@ def quantile_figure(found: Sequence[Record], *, probabilities: Sequence[float], 
 def _panels(found: Sequence[Record], draw: Any, across: str, up: str, style: Style) -> Figure:
     models = [record for record in found if record.get("layer") == "" and "histogram" in record]
     if not models:
-        raise InvalidConfig("there is no record of a medium's error on a whole model; run quietnn media first")
+        raise InvalidConfig("there is no record of a channel's error on a whole model; run quietnn channels first")
     rows = math.ceil(len(models) / _COLUMNS)
     columns = min(len(models), _COLUMNS)
     with drawing(style):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.analysis import TaskAnalysis
+from quietnn.reports.channels import level_ticks, over_channels, wnr_axis
 from quietnn.reports.figures import Figure, Style
 from quietnn.reports.gains import crossing
 from quietnn.reports.layers_figure import layer_records, layers_figure
-from quietnn.reports.media import level_ticks, over_media, wnr_axis
 from quietnn.reports.surface_figure import surface_figure, surface_records
 
 
@@ -26,10 +26,10 @@ def task_figures(task: TaskAnalysis, *, style: Style = "screen") -> dict[str, Fi
 
 
 def accuracy_panel(task: TaskAnalysis) -> Panel:
-    """The task's curves with the largest gain marked, under the name of the medium."""
+    """The task's curves with the largest gain marked, under the name of the channel."""
     clean = task.clean[0] if task.clean else None
     panel = Panel(
-        over_media(task.task, task.records),
+        over_channels(task.task, task.records),
         task.curves,
         task.level,
         clean,

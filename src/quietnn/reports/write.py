@@ -58,7 +58,7 @@ def run_facts(analysis: Analysis) -> dict[str, str]:
     facts = {
         "run": ", ".join(run.name for run in analysis.runs),
         "task": ", ".join(task.task for task in analysis.tasks),
-        "medium": all_of("channel"),
+        "channel": all_of("channel"),
         "set to": all_of("level"),
         "noise draws": str(len({(record.get("seed"), record.get("draw")) for record in noisy})),
         "seeds": all_of("seed"),
@@ -96,8 +96,8 @@ def _images(name: str, figure: Figure) -> dict[str, bytes]:
 def _summary(analysis: Analysis, tables: list[dict[str, Table]], facts: dict[str, str]) -> str:
     parts = []
     for task, found in zip(analysis.tasks, tables, strict=True):
-        media = _join({record["channel"] for record in task.records if "channel" in record})
-        parts.append(f"## {_plain(task.task + (f' over {media}' if media else ''))}")
+        channels = _join({record["channel"] for record in task.records if "channel" in record})
+        parts.append(f"## {_plain(task.task + (f' over {channels}' if channels else ''))}")
         parts.append("\n".join(f"- {_plain(line)}" for line in sentences(task)))
         parts += [to_markdown(table) for table in found.values()]
     table = Table("What ran", ("", "value"), tuple(facts.items()))

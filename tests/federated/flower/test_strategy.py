@@ -111,11 +111,11 @@ FADING = {
 }
 
 
-@pytest.mark.parametrize("medium", FADING.values(), ids=FADING)
+@pytest.mark.parametrize("channel", FADING.values(), ids=FADING)
 def test_a_fading_channel_gives_the_same_global_weights_as_in_process(
-    medium: dict[str, object], local_grid: Callable
+    channel: dict[str, object], local_grid: Callable
 ) -> None:
-    run_config = RUN_CONFIG | {"method": "mmse_layerwise"} | medium
+    run_config = RUN_CONFIG | {"method": "mmse_layerwise"} | channel
     settings = Settings.from_run_config(run_config)
     expected, found = in_process(settings)
     strategy, initial = wrapped(settings, fedavg())
@@ -124,7 +124,7 @@ def test_a_fading_channel_gives_the_same_global_weights_as_in_process(
     for mine, other in zip(strategy.records, found, strict=True):
         assert mine["noise_variance"] == pytest.approx(other["noise_variance"], rel=1e-6)
     gaussian, _ = in_process(Settings.from_run_config(RUN_CONFIG | {"method": "mmse_layerwise"}))
-    perfect = medium == FADING["inversion"]
+    perfect = channel == FADING["inversion"]
     assert (distance(state, gaussian) < 1e-6) == perfect, "only perfect inversion undoes the fading"
 
 

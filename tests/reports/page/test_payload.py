@@ -125,7 +125,7 @@ def test_the_title_and_the_lead_say_what_the_run_is(make_records: Make) -> None:
     assert page_title([run([{"experiment": "theory", "kind": "check"}])]).startswith("Denoising theory")
 
 
-def test_a_medium_set_by_bits_is_drawn_at_the_mean_wnr_of_each_level(make_records: Make) -> None:
+def test_a_channel_set_by_bits_is_drawn_at_the_mean_wnr_of_each_level(make_records: Make) -> None:
     records = make_records(num_draws=2, wnrs=(-6.0, -4.0), methods=("ml", "mmse_pb"))
     for record in records[1:]:
         record |= {"channel": "pcm", "level": record["wnr_db"] + 10, "wnr_db": record["wnr_db"] + 0.3 * record["draw"]}

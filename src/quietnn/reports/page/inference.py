@@ -10,9 +10,9 @@ import numpy as np
 from quietnn.methods import is_oracle, style_of
 from quietnn.records import Record
 from quietnn.reports.analysis import CONFIDENCE, TaskAnalysis, sentences
+from quietnn.reports.channels import over_channels, wnr_axis
 from quietnn.reports.curves import Curve
 from quietnn.reports.gains import Gain, crossing, percent
-from quietnn.reports.media import over_media, wnr_axis
 from quietnn.reports.page.numbers import short, table_payload
 from quietnn.reports.surface_figure import pole_of
 from quietnn.reports.tables import accuracy_table, cost_table, gain_table, interval_text
@@ -34,7 +34,7 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
     notices = [*_missing(task.curves), *_gave_up(task.records), *left_out]
     return {
         "name": task.task,
-        "title": over_media(task_title(task.task), task.records),
+        "title": over_channels(task_title(task.task), task.records),
         "axis": wnr_axis(task.records),
         "level": task.level,
         "clean": list(task.clean) if task.clean else None,

@@ -9,8 +9,8 @@ from quietnn.errors import InvalidConfig
 from quietnn.methods import CLEAN
 from quietnn.records import Record
 from quietnn.reports.analysis import Analysis, analyse_runs
+from quietnn.reports.channels import over_channels
 from quietnn.reports.curves import check_record
-from quietnn.reports.media import over_media
 from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.progress import missing_sentence
 from quietnn.reports.page.results import results_payload
@@ -97,7 +97,7 @@ def page_title(runs: Sequence[Run]) -> str:
     if kinds <= {TRAINING, SELECTION}:
         return f"{what}, trained over a noisy channel"
     if kinds <= {*_DRAWN}:
-        over = over_media(what, inference_records(records))
+        over = over_channels(what, inference_records(records))
         return over if over != what else f"{what} under weight noise"
     return f"{what}: {listed(sorted(kinds))}"
 

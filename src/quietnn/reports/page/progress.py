@@ -19,7 +19,7 @@ _PLANNED = (EXPERIMENT, "noisy_training")
 def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
     """The `(wnr_db, draw, method)` that a configuration asks for; None if it does not say.
 
-    A medium that is set by something else has its level (bits, seconds) in the place of the WNR.
+    A channel that is set by something else has its level (bits, seconds) in the place of the WNR.
     A federation, which is known by its rounds, is trained without noise in every draw, and chooses fixed temperatures
     among candidates in a draw of its own.
     """

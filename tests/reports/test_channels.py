@@ -1,4 +1,4 @@
-"""Figures and pages that name their medium, and media at equal channel uses."""
+"""Figures and pages that name their channel, and channels at equal channel uses."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ import pytest
 from quietnn.errors import MissingData
 from quietnn.records import Record
 from quietnn.reports.analysis import analyse_task
+from quietnn.reports.channels import channel_title, level_ticks, over_channels, wnr_axis
 from quietnn.reports.equal_uses_figure import AXIS, equal_uses_figure
-from quietnn.reports.media import level_ticks, medium_title, over_media, wnr_axis
 from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.payload import page_title
 from quietnn.reports.runs import Run
@@ -36,7 +36,7 @@ def link(channel: str, accuracies: tuple[float, ...], **more: object) -> list[Re
     ]
 
 
-def test_a_figure_names_its_medium_and_what_it_was_set_to() -> None:
+def test_a_figure_names_its_channel_and_what_it_was_set_to() -> None:
     (axes,) = task_figures(analyse_task("digits", memory(), 0.6, 10))["accuracy"].axes
     assert axes.get_title() == "digits over phase-change memory (compensate=false)"
     assert axes.get_xlabel() == "effective WNR (dB)"
@@ -58,19 +58,19 @@ def test_the_page_names_it_too() -> None:
     assert page_title([Run("m", Path(), {}, tuple(memory()))]) == payload["title"]
 
 
-def test_several_media_are_listed_once() -> None:
+def test_several_channels_are_listed_once() -> None:
     records = [*link("digital", (0.3, 0.8)), result("ml", 4.0, 0.3)]
-    assert over_media("digits", records) == "digits over digital code at capacity and white noise"
+    assert over_channels("digits", records) == "digits over digital code at capacity and white noise"
     assert wnr_axis(records) == "link WNR (dB)"
     assert wnr_axis([*records, *memory()]) == "effective WNR (dB)"
     assert level_ticks([{"channel": "truncate", "level": 1, "wnr_db": 19.4}]) == {19.4: "1 bit"}
 
 
 def test_long_settings_are_cut_or_left_out() -> None:
-    assert medium_title("protected:copies=4,names=" + "|".join("abcdefghijklmnopqrstuvw")) == (
+    assert channel_title("protected:copies=4,names=" + "|".join("abcdefghijklmnopqrstuvw")) == (
         "white noise with repetition (copies=4, ...)"
     )
-    assert medium_title("protected:names=" + "x" * 50) == "white noise with repetition"
+    assert channel_title("protected:names=" + "x" * 50) == "white noise with repetition"
 
 
 def test_names_of_levels_do_not_run_into_each_other() -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints through media: the same as in memory, and told in the metadata."""
+"""Checkpoints through channels: the same as in memory, and told in the metadata."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,11 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import quietnn
-from quietnn.channels.named import effective_wnr_db, medium_named
+from quietnn.channels.named import channel_named, effective_wnr_db
 from quietnn.channels.quantisation import Quantisation
+from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
-from quietnn.checkpoints.medium import transmit_checkpoint_through
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.cli.main import app
@@ -61,7 +61,7 @@ def test_a_file_holds_what_memory_would(channel: str, checkpoint: Path, tmp_path
     run = CliRunner().invoke(app, ["transmit", str(checkpoint), str(out), "--channel", channel, "--seed", "3"])
     assert run.exit_code == 0, run.output
     assert "effective WNR" in run.output
-    expected = quietnn.transmit(load_file(checkpoint), channel=medium_named(channel), seed=3).received
+    expected = quietnn.transmit(load_file(checkpoint), channel=channel_named(channel), seed=3).received
     written = load_file(out)
     assert all(torch.equal(written[name], expected[name]) for name in expected)
     with safe_open(out, "pt") as file:
@@ -83,7 +83,7 @@ def test_a_receiver_may_use_the_noise_that_was_recorded(
     run = CliRunner().invoke(app, ["denoise", str(noisy), str(out), "--recorded", "--groups", groups, "--threads", "3"])
     assert run.exit_code == 0, run.output
     clean = load_file(checkpoint)
-    at_one = quietnn.transmit(clean, channel=medium_named(channel), seed=3).at_unit_gain()
+    at_one = quietnn.transmit(clean, channel=channel_named(channel), seed=3).at_unit_gain()
     assert isinstance(at_one.noise_variance, dict)
     expected = quietnn.denoise(at_one.received, noise_variance=at_one.noise_variance, groups=groups).model
     written = load_file(out)
@@ -207,7 +207,7 @@ def test_one_kind_of_noise_at_a_time(checkpoint: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("channel", ["quantise:num_bits=3", "pcm:seconds=3600", "fading:wnr_db=15,block=64"])
 def test_threads_and_chunks_do_not_matter(channel: str, tmp_path: Path) -> None:
-    """Also for media that send each tensor by itself, twice: once for what is recorded, once for what is written."""
+    """Also for channels that send each tensor by itself, twice: once for what is recorded, once for what is written."""
     generator = torch.Generator().manual_seed(0)
     source = tmp_path / "in.safetensors"
     save_file({f"{index}.weight": torch.randn(700, 300, generator=generator) for index in range(5)}, source)
@@ -215,11 +215,11 @@ def test_threads_and_chunks_do_not_matter(channel: str, tmp_path: Path) -> None:
     for number, streaming in enumerate([Streaming(num_threads=1), Streaming(num_threads=5, chunk=65_536)]):
         out = tmp_path / f"{number}.safetensors"
         wnr_db = transmit_checkpoint_through(
-            source, out, medium=medium_named(channel), description=channel, seed=3, streaming=streaming
+            source, out, channel=channel_named(channel), description=channel, seed=3, streaming=streaming
         )
         found.append((wnr_db, out.read_bytes()))
     assert found[0] == found[1]
-    observation = quietnn.transmit(load_file(source), channel=medium_named(channel), seed=3)
+    observation = quietnn.transmit(load_file(source), channel=channel_named(channel), seed=3)
     expected = effective_wnr_db(load_file(source), observation.noise_variance)
     assert found[0][0] == pytest.approx(expected, abs=1e-9)
 
@@ -236,6 +236,6 @@ def test_quantisers_hold_a_few_tensors_at_a_time(
 
     monkeypatch.setattr(Quantisation, "transmit", count)
     transmit_checkpoint_through(
-        checkpoint, tmp_path / "out.safetensors", medium=Quantisation(3), description="quantise:num_bits=3", seed=0
+        checkpoint, tmp_path / "out.safetensors", channel=Quantisation(3), description="quantise:num_bits=3", seed=0
     )
     assert sent == [1] * 6  # three noisy tensors, each once for the record and once for the file

@@ -1,4 +1,4 @@
-"""Send a checkpoint through any medium from file to file."""
+"""Send a checkpoint through any channel from file to file."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from quietnn.channels.base import Medium, is_by_tensor, settle
+from quietnn.channels.base import Channel, is_by_tensor, settle
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, Checkpoint
 from quietnn.checkpoints.on_disk import OnDisk
@@ -31,7 +31,7 @@ def transmit_checkpoint_through(
     source: Path,
     out: Path,
     *,
-    medium: Medium,
+    channel: Channel,
     description: str,
     seed: int,
     noisy: Sequence[str] = (),
@@ -40,11 +40,11 @@ def transmit_checkpoint_through(
     streaming: Streaming | None = None,
     on_selection: Callable[[Selection], None] = ignore_selection,
 ) -> float:
-    """Write what the medium makes of a checkpoint and return the effective WNR in dB.
+    """Write what the channel makes of a checkpoint and return the effective WNR in dB.
 
-    The result is that of `quietnn.transmit` to the last bit. Media need whole tensors, but only some at a time: what a
-    medium must know of all of them (their power, what bits they cost) it settles first, reading one after the other.
-    Memory is that of the largest tensor. A medium of your own that neither treats tensors by themselves (`by_tensor`)
+    The result is that of `quietnn.transmit` to the last bit. Channels need whole tensors, but only some at a time: what
+    one must know of all of them (their power, what bits they cost) it settles first, reading one after the other.
+    Memory is that of the largest tensor. A channel of your own that neither treats tensors by themselves (`by_tensor`)
     nor settles (`quietnn.channels.base.Settling`) gets all of them at once, and they are held, as they arrived, until
     they are written. The mean noise variance, the gain and the offset of every tensor are recorded in the output's
     metadata.
@@ -52,8 +52,8 @@ def transmit_checkpoint_through(
     Args:
         source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
         out: where to write; of the same kind.
-        medium: what the weights go through, see `quietnn.channels.named`.
-        description: how the medium was asked for; recorded too.
+        channel: what the weights go through, see `quietnn.channels.named`.
+        description: how the channel was asked for; recorded too.
         seed: which noise.
         noisy: patterns of the noisy tensors' names, instead of the rule.
         exclude: patterns of names to leave alone.
@@ -68,7 +68,7 @@ def transmit_checkpoint_through(
     )
     check_new_noise(checkpoint.history, selection.noisy, seed)
     weights = OnDisk(checkpoint, names, on_progress=streaming.on_progress)
-    sending = _Sending(checkpoint, names, _by_tensor(medium, weights, seed), seed)
+    sending = _Sending(checkpoint, names, _by_tensor(channel, weights, seed), seed)
     told = sending.look(streaming)
     step = {"verb": "transmit", "channel": description, "seed": seed, **told.fields(names), "tensors": selection.noisy}
     changes = {name: _arriving(partial(sending.receive, name)) for name in names}
@@ -77,7 +77,7 @@ def transmit_checkpoint_through(
 
 
 class _Told:
-    """What the medium tells of each tensor."""
+    """What the channel tells of each tensor."""
 
     def __init__(self) -> None:
         self._noise: dict[str, float] = {}
@@ -113,15 +113,15 @@ class _Told:
 
 
 class _Sending:
-    """Sends each tensor by itself: once for what the medium tells of it, and once more when it is written."""
+    """Sends each tensor by itself: once for what the channel tells of it, and once more when it is written."""
 
-    def __init__(self, checkpoint: Checkpoint, names: Sequence[str], medium: Medium, seed: int) -> None:
-        self._checkpoint, self._medium, self._seed = checkpoint, medium, seed
+    def __init__(self, checkpoint: Checkpoint, names: Sequence[str], channel: Channel, seed: int) -> None:
+        self._checkpoint, self._channel, self._seed = checkpoint, channel, seed
         self._sizes = {name: math.prod(checkpoint.shapes[name]) for name in names}
         self._room = Room(max(self._sizes.values()))
 
     def look(self, streaming: Streaming) -> _Told:
-        """What the medium tells of all tensors, of several at a time where there is room."""
+        """What the channel tells of all tensors, of several at a time where there is room."""
         told = _Told()
 
         def work(name: str, _: Tensor) -> None:
@@ -139,9 +139,9 @@ class _Sending:
             return self._sent(name)[1].received[name].reshape(-1)
 
     def _sent(self, name: str) -> tuple[Tensor, Observation[dict[str, Tensor], NoiseVariance]]:
-        """A tensor and what arrives of it, by its name in the file; the medium knows it by the one of its noise."""
+        """A tensor and what arrives of it, by its name in the file; the channel knows it by the one of its noise."""
         tensor, key = self._checkpoint.read(name), self._checkpoint.noise_name(name)
-        observation = self._medium.transmit({key: tensor}, seed=self._seed)
+        observation = self._channel.transmit({key: tensor}, seed=self._seed)
         return tensor, observation if key == name else _renamed(observation, key, name)
 
 
@@ -158,10 +158,10 @@ def _renamed(
     )
 
 
-def _by_tensor(medium: Medium, weights: Weights, seed: int) -> Medium:
-    """The medium as it treats each of these tensors by itself; one that cannot has them all sent here and now."""
+def _by_tensor(channel: Channel, weights: Weights, seed: int) -> Channel:
+    """The channel as it treats each of these tensors by itself; one that cannot has them all sent here and now."""
     with one_torch_thread():
-        settled = settle(medium, weights)
+        settled = settle(channel, weights)
         if is_by_tensor(settled):
             return settled
         held = dict(weights)
@@ -171,7 +171,7 @@ def _by_tensor(medium: Medium, weights: Weights, seed: int) -> Medium:
 
 @dataclass(frozen=True)
 class _Arrived:
-    """All that arrived through a medium that needs all tensors at once, to be handed out one by one."""
+    """All that arrived through a channel that needs all tensors at once, to be handed out one by one."""
 
     observation: Observation[dict[str, Tensor], NoiseVariance]
     noise: Mapping[str, TensorNoise] | None

@@ -1,4 +1,4 @@
-"""Sweeps over media other than white noise."""
+"""Sweeps over channels other than white noise."""
 
 import math
 import tomllib
@@ -14,9 +14,9 @@ from quietnn.experiments.sweep import sweep
 CONFIGS = shipped_configs()
 
 
-def media(channel: str, *, levels: tuple[float, ...] = (), wnr_db: tuple[float, ...] = ()) -> NoisyInference:
+def channels(channel: str, *, levels: tuple[float, ...] = (), wnr_db: tuple[float, ...] = ()) -> NoisyInference:
     return NoisyInference(
-        name="media",
+        name="channels",
         task="digits",
         wnr_db=wnr_db,
         levels=levels,
@@ -29,7 +29,7 @@ def media(channel: str, *, levels: tuple[float, ...] = (), wnr_db: tuple[float, 
 
 
 def test_bits_are_swept_and_the_wnr_they_amount_to_is_recorded(tmp_path: Path) -> None:
-    config = media("quantise", levels=(2.0, 8.0))
+    config = channels("quantise", levels=(2.0, 8.0))
     records = sweep(config, tmp_path, engine="inline")
     assert [key_of(record) for record in records] == [
         (math.inf, 0, "clean"),
@@ -43,7 +43,7 @@ def test_bits_are_swept_and_the_wnr_they_amount_to_is_recorded(tmp_path: Path) -
 
 
 def test_a_radio_link_is_swept_by_its_wnr(tmp_path: Path) -> None:
-    records = sweep(media("fading:block=64", wnr_db=(20.0,)), tmp_path, engine="inline")
+    records = sweep(channels("fading:block=64", wnr_db=(20.0,)), tmp_path, engine="inline")
     assert [record["wnr_db"] for record in records] == [math.inf, 20.0, 20.0]
     assert [record["level"] for record in records] == [math.inf, 20.0, 20.0]
     assert records[1]["noise_variance"] == records[2]["noise_variance"] > 0
@@ -53,7 +53,7 @@ def test_a_radio_link_is_swept_by_its_wnr(tmp_path: Path) -> None:
     )  # eight pilots for every 64 symbols, a little more where blocks are not full
 
 
-def test_a_run_of_white_noise_is_the_run_it_was_before_there_were_media() -> None:
+def test_a_run_of_white_noise_is_the_run_it_was_before_there_were_channels() -> None:
     config = load_config(NoisyInference, CONFIGS["digits"])
     assert config.digest == "90010a074cc6"
     assert "level" not in next(iter(config.run()))
@@ -74,7 +74,7 @@ def test_what_could_not_run_is_refused_at_once(
     channel: str, levels: tuple[float, ...], wnr_db: tuple[float, ...], word: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=word):
-        media(channel, levels=levels, wnr_db=wnr_db)
+        channels(channel, levels=levels, wnr_db=wnr_db)
 
 
 PRESETS = [

@@ -1,4 +1,4 @@
-"""Media from file to file hold a few tensors at a time, whatever they must know of all, and lose not a bit by it."""
+"""Channels from file to file hold a few tensors at a time, whatever they must know of all, and lose not a bit by it."""
 
 import multiprocessing
 import resource
@@ -15,11 +15,11 @@ from torch import Tensor
 
 import quietnn
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.base import Medium
-from quietnn.channels.named import medium_named
+from quietnn.channels.base import Channel
+from quietnn.channels.named import channel_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition
-from quietnn.checkpoints.medium import transmit_checkpoint_through
+from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.provenance import history
 from quietnn.checkpoints.streamed import StreamedCheckpoint
 from quietnn.checkpoints.workers import Streaming
@@ -47,17 +47,17 @@ StateOf = Callable[..., dict[str, Tensor]]
 Same = Callable[[Tensor, Tensor], bool]
 
 
-def send(source: Path, out: Path, medium: Medium, streaming: Streaming | None = None) -> float:
+def send(source: Path, out: Path, channel: Channel, streaming: Streaming | None = None) -> float:
     return transmit_checkpoint_through(
-        source, out, medium=medium, description="", seed=3, overwrite=True, streaming=streaming
+        source, out, channel=channel, description="", seed=3, overwrite=True, streaming=streaming
     )
 
 
-def in_memory(state: Weights, medium: Medium) -> Weights:
+def in_memory(state: Weights, channel: Channel) -> Weights:
     """What the library makes of weights where torch has three threads, which would show in last bits."""
     torch.set_num_threads(3)
     try:
-        return quietnn.transmit(state, channel=medium, seed=3, noisy=NOISY).received
+        return quietnn.transmit(state, channel=channel, seed=3, noisy=NOISY).received
     finally:
         torch.set_num_threads(1)
 
@@ -67,12 +67,12 @@ def in_memory(state: Weights, medium: Medium) -> Weights:
 def test_a_file_is_what_memory_would_be(
     channel: str, dtype: torch.dtype, tmp_path: Path, state_of: StateOf, same_bits: Same
 ) -> None:
-    state, medium = state_of(dtype, num_values=140_000), medium_named(channel)
+    state, channel = state_of(dtype, num_values=140_000), channel_named(channel)
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     save_file(state, source)
-    expected, bytes_found = in_memory(state, medium), set()
+    expected, bytes_found = in_memory(state, channel), set()
     for threads, chunk in ((1, 10_000_000), (5, 1)):
-        send(source, out, medium, Streaming(num_threads=threads, chunk=chunk))
+        send(source, out, channel, Streaming(num_threads=threads, chunk=chunk))
         found = load_file(out)
         assert [name for name in state if not same_bits(found[name], expected[name])] == []
         bytes_found.add(out.read_bytes())
@@ -83,13 +83,13 @@ def test_a_file_is_what_memory_would_be(
 def test_shards_and_torch_files_are_no_different(
     channel: str, tmp_path: Path, sharded: Path, state: dict[str, Tensor], same_bits: Same
 ) -> None:
-    medium = medium_named(channel)
-    expected = in_memory(state, medium)
+    channel = channel_named(channel)
+    expected = in_memory(state, channel)
     torch.save(state, tmp_path / "in.pt")
     torch.set_num_threads(3)
     try:
-        send(sharded, tmp_path / "out", medium)
-        send(tmp_path / "in.pt", tmp_path / "out.pt", medium)
+        send(sharded, tmp_path / "out", channel)
+        send(tmp_path / "in.pt", tmp_path / "out.pt", channel)
     finally:
         torch.set_num_threads(1)
     shards = sorted((tmp_path / "out").glob("*.safetensors"))
@@ -108,9 +108,9 @@ def test_many_tensors_on_many_threads_draw_from_torch_s_one_generator(tmp_path: 
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     save_file(state, source)
     for channel in ("aihwkit:seconds=3600", "sionna:wnr_db=10,profile=rayleigh"):
-        expected = quietnn.transmit(state, channel=medium_named(channel), seed=3).received
+        expected = quietnn.transmit(state, channel=channel_named(channel), seed=3).received
         before = torch.get_rng_state()
-        send(source, out, medium_named(channel), Streaming(num_threads=8))
+        send(source, out, channel_named(channel), Streaming(num_threads=8))
         found = load_file(out)
         assert [name for name in state if not same_bits(found[name], expected[name])] == []
         assert torch.equal(torch.get_rng_state(), before)
@@ -126,14 +126,14 @@ def test_every_tensor_is_read_a_few_times(
     reads: Counter[str] = Counter()
     read = StreamedCheckpoint.read
     monkeypatch.setattr(StreamedCheckpoint, "read", lambda self, name: reads.update([name]) or read(self, name))
-    send(file, tmp_path / "out.safetensors", medium_named(channel))
+    send(file, tmp_path / "out.safetensors", channel_named(channel))
     assert set(reads) == set(NOISY)
     assert max(reads.values()) <= most
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A medium of somebody's own that needs all tensors: noise by the number of them, told by layer."""
+    """A channel of somebody's own that needs all tensors: noise by the number of them, told by layer."""
 
     refuse_fewer: int = 4
 
@@ -144,32 +144,32 @@ class Shuffled:
         return Observation(received, noise, dict.fromkeys(weights, 2.0), 4.0)
 
 
-@pytest.mark.parametrize("medium", [Shuffled(), Repetition(Shuffled(), {"none": 2, "*": 1})], ids=["once", "repeated"])
-def test_a_medium_that_needs_all_tensors_gets_them(
-    medium: Medium, file: Path, state: dict[str, Tensor], tmp_path: Path, same_bits: Same
+@pytest.mark.parametrize("channel", [Shuffled(), Repetition(Shuffled(), {"none": 2, "*": 1})], ids=["once", "repeated"])
+def test_a_channel_that_needs_all_tensors_gets_them(
+    channel: Channel, file: Path, state: dict[str, Tensor], tmp_path: Path, same_bits: Same
 ) -> None:
     out = tmp_path / "out.safetensors"
-    send(file, out, medium)
-    found, expected = load_file(out), in_memory(state, medium)
+    send(file, out, channel)
+    found, expected = load_file(out), in_memory(state, channel)
     assert [name for name in state if not same_bits(found[name], expected[name])] == []
     (told,) = history(StreamedCheckpoint.open(out).shards[0].header.metadata)
     assert told["noise_variance_by_tensor"] == dict.fromkeys(sorted(NOISY), 0.5)
-    if isinstance(medium, Shuffled):
+    if isinstance(channel, Shuffled):
         assert set(told["gain_by_tensor"].values()) == {2.0}
         assert set(told["offset_by_tensor"].values()) == {4.0}
 
 
 @pytest.mark.parametrize(
-    ("medium", "error", "message"),
+    ("channel", "error", "message"),
     [
         (Repetition(AWGN(wnr_db=3.0), {"nobody*": 4}), InvalidConfig, "no tensor fits 'nobody\\*'; name one of "),
         (Repetition(Quantisation(3), {"fc.*": 4}), InvalidConfig, r"Quantisation\(.*the same error in every copy"),
-        (medium_named("protected:wnr_db=3,names=nobody"), InvalidConfig, "no tensor fits 'nobody'"),
+        (channel_named("protected:wnr_db=3,names=nobody"), InvalidConfig, "no tensor fits 'nobody'"),
     ],
     ids=["pattern", "same error", "protected"],
 )
 def test_what_repetition_refuses_leaves_nothing_behind(
-    medium: Medium,
+    channel: Channel,
     error: type[QuietnnError],
     message: str,
     file: Path,
@@ -183,9 +183,9 @@ def test_what_repetition_refuses_leaves_nothing_behind(
 
     monkeypatch.setattr(StreamedCheckpoint, "write", write)
     with pytest.raises(error, match=message) as from_file:
-        send(file, tmp_path / "out.safetensors", medium)
+        send(file, tmp_path / "out.safetensors", channel)
     with pytest.raises(error) as from_memory:
-        quietnn.transmit({name: state[name] for name in sorted(NOISY)}, channel=medium, seed=3, noisy=sorted(NOISY))
+        quietnn.transmit({name: state[name] for name in sorted(NOISY)}, channel=channel, seed=3, noisy=sorted(NOISY))
     assert str(from_file.value) == str(from_memory.value)
     assert not (tmp_path / "out.safetensors").exists()
     assert leftovers() == []
@@ -198,7 +198,7 @@ def test_a_weight_that_is_no_number_is_named(channel: str, state: dict[str, Tens
     state["fc.weight"][3, 2] = torch.nan
     save_file(state, tmp_path / "in.safetensors")
     with pytest.raises(InvalidWeights, match=r"fc.weight holds 1 values that are not finite"):
-        send(tmp_path / "in.safetensors", tmp_path / "out.safetensors", medium_named(channel))
+        send(tmp_path / "in.safetensors", tmp_path / "out.safetensors", channel_named(channel))
     assert not (tmp_path / "out.safetensors").exists()
 
 
@@ -207,7 +207,7 @@ def growth(folder: Path, channel: str) -> None:
     peaks = []
     for name in ("few", "few", "many"):  # how far threads overlap is chance
         source = folder / f"{name}.safetensors"
-        send(source, folder / "out.safetensors", medium_named(channel), Streaming(num_threads=2))
+        send(source, folder / "out.safetensors", channel_named(channel), Streaming(num_threads=2))
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     sys.exit(min((peaks[2] - peaks[1]) // 1024, 255))
 

@@ -1,26 +1,27 @@
-"""`quietnn media`: what a medium does to a network's weights."""
+"""`quietnn channels`: what a channel does to a network's weights."""
 
+import functools
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 
-def media(
+def channels(
     task: Annotated[str, typer.Argument(help="digits, cifar10/<network> or sst2/<encoder>")],
-    channel: Annotated[list[str], typer.Option(help="A medium, such as quantise:num_bits=4; give several.")],
+    channel: Annotated[list[str], typer.Option(help="A channel, such as quantise:num_bits=4; give several.")],
     seed: Annotated[int, typer.Option(help="Which noise.")] = 0,
     weights: Annotated[Path | None, typer.Option(help="Other weights for the same network.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where data and weights are, else $QUIETNN_DATA.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for records.jsonl, table.md and figures.")] = None,
 ) -> None:
-    """Send clean weights through media and compare each error with a Gaussian of the same variance."""
+    """Send clean weights through channels and compare each error with a Gaussian of the same variance."""
     from rich.console import Console
 
     from quietnn import records
     from quietnn.channels.error_shape import HISTOGRAM_REACH, PROBABILITIES
     from quietnn.cli.table import print_table
-    from quietnn.experiments.media_errors import MediaErrors
+    from quietnn.experiments.channel_errors import ChannelErrors
     from quietnn.files import write_whole
     from quietnn.reports.error_figure import density_figure, quantile_figure
     from quietnn.reports.figures import save_figure
@@ -29,7 +30,7 @@ def media(
     found = [
         record
         for text in channel
-        for record in MediaErrors(task, text, seed, str(weights) if weights else None).run(data_dir)
+        for record in ChannelErrors(task, text, seed, str(weights) if weights else None).run(data_dir)
     ]
     rows = tuple(
         (
@@ -47,7 +48,7 @@ def media(
         if record["layer"] == ""
     )
     header = (
-        "medium",
+        "channel",
         "WNR (dB)",
         "gain",
         "correlation with w",
@@ -57,10 +58,16 @@ def media(
         "KS distance",
         "channel uses",
     )
-    table = Table(f"{task}: what media do to the weights (seed {seed})", header, rows)
+    table = Table(f"{task}: what channels do to the weights (seed {seed})", header, rows)
     if out is not None:
         write_whole(out / "records.jsonl", "".join(records.encode(record) + "\n" for record in found).encode())
         write_whole(out / "table.md", (to_markdown(table) + "\n").encode())
         save_figure(density_figure(found, reach=HISTOGRAM_REACH), out / "errors")
         save_figure(quantile_figure(found, probabilities=PROBABILITIES), out / "quantiles")
     print_table(table, Console())
+
+
+@functools.wraps(channels)
+def media(*arguments: Any, **options: Any) -> None:
+    typer.echo("quietnn media is called quietnn channels now; the old name goes with the next version", err=True)
+    channels(*arguments, **options)

@@ -1,4 +1,4 @@
-"""What a medium does to a network's weights: gain, noise, and how Gaussian the error is."""
+"""What a channel does to a network's weights: gain, noise, and how Gaussian the error is."""
 
 import math
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ import quietnn
 from quietnn.channels.base import Rated
 from quietnn.channels.error_shape import ErrorShape, errors_at_unit_gain, told_variances
 from quietnn.channels.moments import ErrorMoments, pooled
-from quietnn.channels.named import effective_wnr_db, medium_named
+from quietnn.channels.named import channel_named, effective_wnr_db
 from quietnn.records import Record
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 
 
 @dataclass(frozen=True)
-class MediaErrors:
-    """The error of one medium on the weights of one network, for one seed.
+class ChannelErrors:
+    """The error of one channel on the weights of one network, for one seed.
 
     Attributes:
         task: whose clean weights to send.
         channel: a name of `quietnn.channels.named`, with its settings.
-        seed: of the medium.
+        seed: of the channel.
         weights: a weights file, where the task's usual one is not meant.
     """
 
@@ -36,9 +36,9 @@ class MediaErrors:
 
     def run(self, data_dir: Path | None = None) -> Iterator[Record]:
         """One record for the whole model (layer `""`), then one for each noisy tensor with its moments."""
-        medium = medium_named(self.channel)
+        channel = channel_named(self.channel)
         weights = noisy_weights(load_task(self.task, data_dir=data_dir, weights=self.weights).load_model())
-        observation = medium.transmit(weights, seed=self.seed)
+        observation = channel.transmit(weights, seed=self.seed)
         moments = {name: ErrorMoments.of(tensor, observation.received[name]) for name, tensor in weights.items()}
         errors, told = errors_at_unit_gain(weights, observation), told_variances(weights, observation)
         shape = ErrorShape.of(errors)
@@ -48,7 +48,7 @@ class MediaErrors:
             "told_noise_variance": float(told.mean()),
             "measured_noise_variance": float(errors.square().mean()),
             "squared_over_told": _ratio(errors, told),
-            **({"rate": medium.rate(weights)} if isinstance(medium, Rated) else {}),
+            **({"rate": channel.rate(weights)} if isinstance(channel, Rated) else {}),
             "effective_wnr_db": effective_wnr_db(weights, observation.noise_variance),
             "excess_kurtosis": shape.excess_kurtosis,
             "excess_kurtosis_by_told": _kurtosis_by_told(errors, told),
