@@ -69,6 +69,10 @@ METHODS: dict[str, Method] = {
             1,
             "docs/branches.md",
         ),
+        Method("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "docs/auto.md"),
+        Method(
+            "energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "docs/auto.md"
+        ),
         Method("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "docs/structured.md"),
         Method(
             "self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "docs/self-training.md"

@@ -1,6 +1,7 @@
 """The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference."""
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -84,7 +85,7 @@ def branches(observation: Observation[Any, Any], evidence: Evidence, *, balanced
     if layers.noise_variance > 0:
         if check_inputs(inputs) < 2:
             raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
-        _recentre(result, inputs, layers)
+        centre_head(result, inputs, layers)
     return Repaired(result, "branches_balanced", 1.0)
 
 
@@ -95,7 +96,7 @@ def centred_branches(observation: Observation[Any, Any], evidence: Evidence) -> 
     if check_inputs(inputs) < 2 or layers.noise_variance == 0:
         return None
     try:
-        _recentre(result, inputs, layers)
+        centre_head(result, inputs, layers)
     except QuietnnError:  # outputs of another kind, or not finite
         return None
     return result
@@ -133,8 +134,17 @@ def branches_if_any(
     return None
 
 
+def centre_if_possible(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> None:
+    """Correct the last bias of a repaired network for classes that are equally common, where it has one to correct."""
+    inputs, layers = evidence.in_memory().inputs, grouped(observation, "layerwise")
+    if check_inputs(inputs) < 2 or layers.noise_variance == 0:
+        return
+    with suppress(QuietnnError):  # outputs of another kind, or not finite
+        centre_head(network, inputs, layers)
+
+
 @torch.no_grad()
-def _recentre(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
+def centre_head(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
     makers: Makers[Feeder] = Makers()
 

@@ -13,6 +13,7 @@ from quietnn.repairs.batchnorm.calibrate import calibrated, mmse_calibrated
 from quietnn.repairs.batchnorm.re_estimation import re_estimated
 from quietnn.repairs.branches import branches
 from quietnn.repairs.denoise import denoised
+from quietnn.repairs.energy import energy_restored
 from quietnn.repairs.finetuning import finetuned
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.kinds import (
@@ -76,13 +77,10 @@ _row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
 _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
 _row("re_estimated", _plain(re_estimated), applies=has_stored_statistics)
-_row("branches", _plain(branches), applies=normalises_inputs, by_auto=always, unjudged=normalises_inputs)
-_row(
-    "branches_balanced",
-    _plain(branches, balanced_classes=True),
-    applies=normalises_inputs,
-    unjudged=normalises_inputs,
-)
+_row("branches", _plain(branches), applies=normalises_inputs, by_auto=always)
+_row("branches_balanced", _plain(branches, balanced_classes=True), applies=normalises_inputs)
+_row("energy", _plain(energy_restored), applies=normalises_inputs, by_auto=always, unjudged=always)
+_row("energy_balanced", _plain(energy_restored, balanced_classes=True), applies=normalises_inputs, unjudged=always)
 _row("mmse_calibrated", _plain(mmse_calibrated), applies=has_stored_statistics)
 _row("calibrated", _plain(calibrated), applies=has_stored_statistics, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _plain(calibrated, balanced_classes=True), applies=has_stored_statistics)
