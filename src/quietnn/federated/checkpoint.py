@@ -27,6 +27,9 @@ _STATE, _MEMORY = "state/", "memory/"
 _NO_CHECKSUM = "checksum of everything else in this file".ljust(64, ".")
 """What stands in the place of the checksum while it is computed; as long as 32 bytes in hexadecimal digits."""
 
+_WITHOUT_CHECKSUM = {"num_rounds_done", "settings", "rounds"}
+"""The entries of files of older versions, which have no checksum."""
+
 
 class _Damaged(Exception):
     """A file that is not what was written; why."""
@@ -138,7 +141,7 @@ def _metadata(content: bytes) -> dict[str, str]:
         checksum = metadata.get("checksum")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _Damaged(f"its {len(content):,} bytes have no header") from error
-    if checksum is None:
+    if set(metadata) == _WITHOUT_CHECKSUM:
         return dict(metadata)
     if (
         not isinstance(checksum, str)

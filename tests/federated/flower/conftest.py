@@ -95,7 +95,8 @@ def local_grid() -> Callable[..., Any]:
                 if device in self.garbled:
                     raise ValueError("Could not find the header")
             context = Context(1, node, {"partition-id": device}, RecordDict(), self.run_config)
-            reply = app(message, context)
+            evaluated = message.metadata.message_type == "evaluate"  # which the app of quietnn does not do
+            reply = Message(RecordDict(), reply_to=message) if evaluated else app(message, context)
             return self.hostile[device](message, context, reply) if device in self.hostile else reply
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # messages bear them

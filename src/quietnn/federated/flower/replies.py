@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Message, MetricRecord
+from flwr.common.constant import SType
 from numpy.lib import format as npy
 from torch import Tensor
 
@@ -105,7 +106,7 @@ def _tensor(name: str, array: Array, like: Tensor) -> Tensor:
     wanted = np.dtype(str(like.dtype).removeprefix("torch."))
     stream = io.BytesIO(array.data)
     try:
-        if npy.read_magic(stream) != (1, 0):
+        if array.stype != SType.NUMPY or npy.read_magic(stream) != (1, 0):
             raise ValueError
         shape, in_columns, dtype = npy.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
     except Exception as error:  # strangers wrote these bytes: however the parser fails, they are no array
