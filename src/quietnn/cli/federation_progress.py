@@ -18,8 +18,6 @@ class FederationProgress:
 
     def on_round(self, unit: Unit, record: Record) -> None:
         """Show where the run stands."""
-        if "fell_back" in record:
-            self._console.print(record["fell_back"], highlight=False, markup=False)
         accuracy = record.get("accuracy")
         latest = f"{unit.method} at {unit.wnr_db:g} dB, draw {unit.draw}: round {record['round']}/{self._num_rounds}"
         latest += f", loss {record['loss']:.3f}" + ("" if accuracy is None else f", {100 * accuracy:.1f} %")

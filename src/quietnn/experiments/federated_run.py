@@ -1,5 +1,6 @@
 """Runs of noisy training, each from its last checkpoint to its record."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -25,6 +26,8 @@ from quietnn.federated.tasks import FederatedTask, load_federated_task
 from quietnn.records import Record
 from quietnn.tasks.base import Examples, evaluate_classifier
 from quietnn.tuning.score import Score
+
+LOGGER = logging.getLogger("quietnn")
 
 CHECKPOINTS = "checkpoints"
 
@@ -94,6 +97,8 @@ class _Run:
         """Run all rounds that are missing and write down how it ended."""
         stored = load_server(self._checkpoint, self._settings)
         server, rounds, fell_back = stored.server or ServerState.initial(self._model), stored.rounds, stored.fell_back
+        if fell_back is not None:
+            LOGGER.warning("%s: %s", self._checkpoint.parent, fell_back)
         federation = self._federation()
         diverged: Record = {"status": "finished"}
         copy_state(self._model, server.state)
