@@ -122,7 +122,20 @@ def test_two_damaged_states_are_a_new_start_that_is_said(path: Path) -> None:
     assert str(stored.fell_back).endswith("the run starts over at round 1")
 
 
-def test_a_crash_between_the_two_renames_loses_one_round(path: Path) -> None:
+def test_a_disk_without_hard_links_keeps_two_states_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    save(path, 4)
+    assert len(list(path.parent.iterdir())) == 2
+    path.write_bytes(b"")
+    stored = load_server(path, SETTINGS)
+    assert stored.server is not None
+    assert stored.server.num_rounds_done == 3
+
+
+def test_where_the_newest_state_is_gone_the_older_one_is_taken(path: Path) -> None:
     path.unlink()
     stored = load_server(path, SETTINGS)
     assert stored.server is not None

@@ -73,7 +73,18 @@ def save_server(path: Path, server: ServerState, rounds: Sequence[Record], setti
             file.flush()
             os.fsync(file.fileno())
         if path.is_file():
-            path.replace(_beside(path, "previous"))
+            _keep_as_previous(path)
+
+
+def _keep_as_previous(path: Path) -> None:
+    """Give the newest state a second name, so that it is there until the next one takes its own."""
+    link = path.with_name(f".{path.name}.link")
+    link.unlink(missing_ok=True)
+    try:
+        link.hardlink_to(path)
+    except OSError:  # not every disk can; a crash before the next file is in place then leaves the older one alone
+        link = path
+    link.replace(_beside(path, "previous"))
 
 
 def load_server(path: Path, settings: Mapping[str, Any]) -> Stored:

@@ -115,7 +115,14 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
             continue
         updates[device], losses[device] = result.update, result.loss
     noisy = noisy_names(model)
-    screened = screen(server.state, updates, noisy=noisy, norm_bound=federation.norm_bound, diverged=diverged)
+    screened = screen(
+        server.state,
+        updates,
+        noisy=noisy,
+        round_number=number,
+        norm_bound=federation.norm_bound,
+        diverged=diverged,
+    )
     aggregation = aggregate(
         server.state,
         screened.updates,

@@ -40,6 +40,7 @@ def screen(
     updates: Mapping[int, Weights],
     *,
     noisy: Collection[str],
+    round_number: int,
     norm_bound: float = NORM_BOUND,
     diverged: Mapping[int, str] = _NOBODY,
     num_chosen: int | None = None,
@@ -55,6 +56,7 @@ def screen(
         state: the global state dict that the devices started from.
         updates: by device, the change of every tensor.
         noisy: names of the parameters that go over the air.
+        round_number: counted from 0.
         norm_bound: the limit; infinity switches it off.
         diverged: devices that have no update since their training left the finite numbers, with their reasons.
         num_chosen: how many devices were to take part; default all that are named here.
@@ -64,7 +66,7 @@ def screen(
 
     >>> updates = {device: {"fc.weight": torch.tensor([1.0 + device])} for device in range(3)}
     >>> updates[7] = {"fc.weight": torch.tensor([-500.0])}
-    >>> screened = screen({"fc.weight": torch.tensor([5.0])}, updates, noisy=["fc.weight"])
+    >>> screened = screen({"fc.weight": torch.tensor([5.0])}, updates, noisy=["fc.weight"], round_number=0)
     >>> sorted(screened.updates), screened.refused
     ([0, 1, 2], {7: 'its update is 250 times the median of the others in the noisy parameters; the limit is 10'})
     """
@@ -74,7 +76,10 @@ def screen(
     chosen = len(updates.keys() | diverged.keys()) if num_chosen is None else num_chosen
     if 2 * len(lost) > chosen:
         first = min(lost)
-        raise Diverged(f"{len(lost)} of {chosen} devices left the finite numbers; of device {first}: {lost[first]}")
+        raise Diverged(
+            f"{len(lost)} of {chosen} devices left the finite numbers in round {round_number + 1}; "
+            f"device {first}: {lost[first]}"
+        )
     impossible = {
         device: reason
         for device, update in updates.items()

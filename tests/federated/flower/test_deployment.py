@@ -172,9 +172,9 @@ class Deployment:
         self.authority, self.certificate, self.key = make_certificates(self.folder)
         self.port, self.public_port = free_port(), free_port()
         commands.connect("secure", self.port, self.authority)
-        (app_folder / "test_client.py").write_text(client)
+        (app_folder / "our_client.py").write_text(client)
         project = app_folder / "pyproject.toml"
-        project.write_text(project.read_text().replace("quietnn.federated.flower.client_app:app", "test_client:app"))
+        project.write_text(project.read_text().replace("quietnn.federated.flower.client_app:app", "our_client:app"))
 
     def start_proxy(self) -> None:
         """The example configuration with the ports and files of this test."""

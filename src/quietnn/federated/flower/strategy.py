@@ -240,6 +240,7 @@ class OverTheAir(Strategy):
             server.state,
             {device: reply.update for device, reply in read.items()},
             noisy=self._noisy,
+            round_number=server.num_rounds_done,
             norm_bound=self._federation.norm_bound,
             diverged=diverged,
             num_chosen=len(self._round.chosen),
