@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
@@ -18,8 +17,6 @@ from quietnn.experiments.config import from_mapping, load_config, shipped_config
 from quietnn.experiments.federate import federate
 from quietnn.experiments.federated_run import CHECKPOINTS
 from quietnn.experiments.noisy_training import NoisyTraining, choose
-from quietnn.federated.checkpoint import load_server, save_server
-from quietnn.federated.rounds import ServerState
 from quietnn.federated.schemes import FIXED
 from quietnn.records import Record
 
@@ -166,19 +163,6 @@ def test_a_choice_needs_candidates_and_prefers_those_that_ended() -> None:
     assert choose([run, better], ("1 0", "0.3 0"), 0.0, "validation_accuracy") == "0.3 0"
 
 
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
-    server = ServerState(3, {"w": torch.ones(2)}, {"estimate/w": torch.zeros(2)})
-    save_server(tmp_path / "c.safetensors", server, [{"round": 3, "loss": math.inf}], {"seed": 1})
-    stored = load_server(tmp_path / "c.safetensors", {"seed": 1})
-    assert stored is not None
-    assert stored[0].num_rounds_done == 3
-    assert torch.equal(stored[0].memory["estimate/w"], torch.zeros(2))
-    assert stored[1] == [{"round": 3, "loss": math.inf}]
-    with pytest.raises(InvalidConfig, match="seed was 1, now 2"):
-        load_server(tmp_path / "c.safetensors", {"seed": 2})
-    assert load_server(tmp_path / "nothing.safetensors", {}) is None
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_the_ready_made_configurations_are_valid(path: Path) -> None:
     config = load_config(NoisyTraining, path)
@@ -198,7 +182,9 @@ KEPT = sorted((Path(__file__).parents[2] / "results").glob("federated-*/config.j
 def test_records_made_long_ago_still_belong_to_their_configuration(path: Path) -> None:
     values = json.loads(path.read_text())
     digest = values.pop("digest")
-    assert from_mapping(NoisyTraining, values, source=path.name).digest == digest
+    config = from_mapping(NoisyTraining, values, source=path.name)
+    assert config.digest == digest
+    assert replace(config, norm_bound=5.0).digest != digest
     assert {record["config"] for record in records.read(path.parent / "records.jsonl")} == {digest}
 
 
@@ -215,6 +201,7 @@ def test_records_made_long_ago_still_belong_to_their_configuration(path: Path) -
         ({"power_cap": 5.0}, "belong to channel inversion"),
         ({"weight_decay": -1.0}, "weight_decay is -1.0"),
         ({"num_test_examples": 0}, "num_test_examples is 0"),
+        ({"norm_bound": 0.5}, "norm_bound is 0.5"),
     ],
     ids=str,
 )

@@ -1,13 +1,17 @@
 """A federation without noise is FedAvg; with it, everything follows from the seed."""
 
 import copy
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from quietnn.federated.carried import Carried
+from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import Affine
 from quietnn.federated.rounds import Federation, ServerState, participants, run_round
 from quietnn.federated.seeds import generator_for
@@ -92,3 +96,40 @@ def test_participants_change_from_round_to_round_and_all_take_part(small_federat
     assert {device for active in rounds for device in active} == set(devices)
     assert len(set(rounds)) > 10
     assert all(len(set(active)) == 3 and list(active) == sorted(active) for active in rounds)
+
+
+def with_inputs_times(federation: Federation, factor: float, devices: tuple[int, ...]) -> Federation:
+    """The same federation in which the data of some devices are broken."""
+    broken = {
+        device: replace(data, inputs=data.inputs * factor) if device in devices else data
+        for device, data in federation.devices.items()
+    }
+    return replace(federation, devices=broken, num_active=4)
+
+
+def test_a_device_whose_update_is_far_too_large_is_left_out_and_named(
+    small_federation: Make, digits: FederatedTask
+) -> None:
+    federation = with_inputs_times(small_federation(), 1.0, ())
+    bad = participants(federation.devices, 4, round_number=0, seed=0)[1]
+    model = digits.fresh_model(0)
+    for factor, reason in ((1e6, "times the median of the others"), (math.nan, f"the loss of device {bad} became nan")):
+        broken = with_inputs_times(federation, factor, (bad,))
+        server, record = run_round(broken, model, ServerState.initial(digits.fresh_model(0)))
+        assert record["missing"] == [bad]
+        assert bad not in record["devices"]
+        assert record["num_devices"] == len(record["devices"]) == 3
+        assert reason in record["reasons"][0]
+        assert all(bool(tensor.isfinite().all()) for tensor in server.state.values())
+    unbounded = replace(with_inputs_times(federation, 1e6, (bad,)), norm_bound=math.inf)
+    _, record = run_round(unbounded, model, ServerState.initial(digits.fresh_model(0)))
+    assert bad in record["devices"]
+    assert "missing" not in record
+
+
+def test_a_federation_most_of_whose_devices_diverge_ends(small_federation: Make, digits: FederatedTask) -> None:
+    federation = small_federation()
+    chosen = participants(federation.devices, 4, round_number=0, seed=0)
+    broken = with_inputs_times(federation, math.nan, chosen[:3])
+    with pytest.raises(Diverged, match="3 of 4 devices left the finite numbers"):
+        run_round(broken, digits.fresh_model(0), ServerState.initial(digits.fresh_model(0)))

@@ -1,5 +1,6 @@
 """Runs of noisy training, each from its last checkpoint to its record."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -25,6 +26,8 @@ from quietnn.records import Record
 from quietnn.repairs.denoise import denoise
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, evaluate_classifier
+
+LOGGER = logging.getLogger("quietnn")
 
 CHECKPOINTS = "checkpoints"
 
@@ -92,7 +95,10 @@ class _Run:
 
     def record(self) -> Record:
         """Run all rounds that are missing and write down how it ended."""
-        server, rounds = self._resume()
+        stored = load_server(self._checkpoint, self._settings)
+        server, rounds, fell_back = stored.server or ServerState.initial(self._model), stored.rounds, stored.fell_back
+        if fell_back is not None:
+            LOGGER.warning("%s: %s", self._checkpoint.parent, fell_back)
         federation = self._federation()
         diverged: Record = {"status": "finished"}
         copy_state(self._model, server.state)
@@ -105,6 +111,8 @@ class _Run:
                 break
             found["seconds"] = round(time.perf_counter() - started, 3)
             found["accuracy"] = self._progress(server.num_rounds_done)
+            if fell_back is not None:
+                found["fell_back"], fell_back = fell_back, None
             rounds.append(found)
             save_server(self._checkpoint, server, rounds, self._settings)
             self._on_round(self._unit, found)
@@ -112,10 +120,6 @@ class _Run:
         if diverged["status"] == "finished":
             record |= self._final()
         return record
-
-    def _resume(self) -> tuple[ServerState, list[Record]]:
-        stored = load_server(self._checkpoint, self._settings)
-        return stored or (ServerState.initial(self._model), [])
 
     def _federation(self) -> Federation:
         config = self._config
@@ -130,6 +134,7 @@ class _Run:
             score=self._judge(validation),
             oracle=self._judge(self._test.take(slice(0, config.num_progress_examples))),
             told=config.told,
+            norm_bound=config.norm_bound,
         )
 
     @cached_property
@@ -225,7 +230,7 @@ class _Run:
 def _history(rounds: list[Record]) -> Record:
     """What the rounds were like, as lists in one record."""
     tested = [found for found in rounds if found.get("accuracy") is not None]
-    return {
+    history: Record = {
         "tested_rounds": [found["round"] for found in tested],
         "round_accuracy": [found["accuracy"] for found in tested],
         "round_loss": [round(found["loss"], 5) for found in rounds],
@@ -233,3 +238,12 @@ def _history(rounds: list[Record]) -> Record:
         "num_passes": sum(int(found.get("num_scores", 0)) for found in rounds),
         "seconds": round(sum(found["seconds"] for found in rounds), 3),
     }
+    if fell_back := [found["fell_back"] for found in rounds if "fell_back" in found]:
+        history["fell_back"] = fell_back
+    if left_out := [
+        f"round {found['round']}: device {device}: {reason}"
+        for found in rounds
+        for device, reason in zip(found.get("missing", []), found.get("reasons", []), strict=True)
+    ]:
+        history["left_out"] = left_out
+    return history

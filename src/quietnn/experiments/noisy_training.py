@@ -78,7 +78,7 @@ class NoisyTraining(FederationSettings):
 
     def identity(self) -> dict[str, Any]:
         """What decides a record's value; adding WNRs, draws or schemes to a run does not change it."""
-        return {key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE}
+        return self.without_defaults({key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE})
 
     @property
     def digest(self) -> str:

@@ -94,7 +94,7 @@ def aggregate(
     clean = _averaged(state, _only(updates, [name for name in state if name not in set(noisy)]))
     sent = _only(updates, noisy)
     observation = air.receive(sent, round_number=round_number, seed=seed)
-    _check_finite(observation.received, f"the sum received in round {round_number + 1}")
+    check_finite(observation.received, f"the sum received in round {round_number + 1}")
 
     def resulting(total: Weights) -> dict[str, Tensor]:
         new = {name: state[name] + total[name] / num_devices for name in noisy}
@@ -115,7 +115,7 @@ def aggregate(
     )
     estimate = estimator(received, memory)
     state_after = resulting(estimate.total)
-    _check_finite(state_after, f"the global network after round {round_number + 1}")
+    check_finite(state_after, f"the global network after round {round_number + 1}")
     notes: Record = {"noise_variance": observation.noise_variance, "num_devices": num_devices}
     return Aggregation(state_after, estimate.memory, notes | estimate.notes)
 
@@ -152,10 +152,15 @@ def _check(state: Weights, updates: Mapping[int, Weights], noisy: Collection[str
         missing = sorted(set(state) ^ set(update))
         if missing:
             raise InvalidConfig(f"the update of device {device} and the state dict differ in {missing[0]!r}")
-        _check_finite(update, f"the update of device {device} in round {round_number + 1}")
+        check_finite(update, f"the update of device {device} in round {round_number + 1}")
 
 
-def _check_finite(tensors: Weights, what: str) -> None:
+def check_finite(tensors: Weights, what: str) -> None:
+    """Refuse a state dict or an update with a number that is not finite.
+
+    Raises:
+        Diverged: with its name.
+    """
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise Diverged(f"{what} is not finite in {name}; try more WNR or a denoiser that shrinks")

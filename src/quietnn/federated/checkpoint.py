@@ -1,27 +1,60 @@
-"""Where a federation stands after a round, in one file: complete or not there at all."""
+"""Where a federation stands after a round: two generations, each whole and with a checksum.
 
+The newest state lies at its path, the one before beside it as `NAME.previous.safetensors`. A file that is damaged is
+put aside as `NAME.damaged.safetensors`, the older generation takes over, and what is lost is said. Rounds follow from
+the seed, so those that are run again come out the same.
+"""
+
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-from safetensors.torch import save
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 
 from quietnn import records
 from quietnn.checkpoints.atomic import replacing_file
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.rounds import ServerState
 from quietnn.records import Record
 
 _STATE, _MEMORY = "state/", "memory/"
+_NO_CHECKSUM = "checksum of everything else in this file".ljust(64, ".")
+"""What stands in the place of the checksum while it is computed; as long as 32 bytes in hexadecimal digits."""
+
+_WITHOUT_CHECKSUM = {"num_rounds_done", "settings", "rounds"}
+"""The entries of files of older versions, which have no checksum."""
+
+
+class _Damaged(Exception):
+    """A file that is not what was written; why."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What was found of a run.
+
+    Attributes:
+        server: after its last round that is sound; None if there is none.
+        rounds: the records of its rounds.
+        fell_back: what was damaged and from where the run goes on; None if nothing was.
+    """
+
+    server: ServerState | None = None
+    rounds: list[Record] = field(default_factory=list)
+    fell_back: str | None = None
 
 
 def save_server(path: Path, server: ServerState, rounds: Sequence[Record], settings: Mapping[str, Any]) -> None:
-    """Write weights, memory, round records and settings; a crash leaves the older file or the new one, whole.
+    """Write weights, memory, round records and settings; the state that was there becomes the older generation.
 
-    There are no generator states to save: everything random follows from the seed and the round's number.
+    A crash leaves the older file, the new one, or both, each whole. There are no generator states to save: everything
+    random follows from the seed and the round's number.
     """
     tensors = {_STATE + name: tensor.contiguous() for name, tensor in server.state.items()}
     tensors |= {_MEMORY + name: tensor.contiguous() for name, tensor in server.memory.items()}
@@ -29,38 +62,122 @@ def save_server(path: Path, server: ServerState, rounds: Sequence[Record], setti
         "num_rounds_done": str(server.num_rounds_done),
         "settings": json.dumps(settings, sort_keys=True),
         "rounds": "\n".join(records.encode(record) for record in rounds),
+        "checksum": _NO_CHECKSUM,
     }
+    content = save(tensors, metadata=metadata)
+    content = content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode(), 1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_file(path) as partial, partial.open("wb") as file:
-        file.write(save(tensors, metadata=metadata))
-        file.flush()
-        os.fsync(file.fileno())
+    with replacing_file(path) as partial:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.is_file():
+            _keep_as_previous(path)
 
 
-def load_server(path: Path, settings: Mapping[str, Any]) -> tuple[ServerState, list[Record]] | None:
-    """The server and the records of its rounds, or None if no round was finished.
+def _keep_as_previous(path: Path) -> None:
+    """Give the newest state a second name, so that it is there until the next one takes its own."""
+    link = path.with_name(f".{path.name}.link")
+    link.unlink(missing_ok=True)
+    try:
+        link.hardlink_to(path)
+    except OSError:  # not every disk can; a crash before the next file is in place then leaves the older one alone
+        link = path
+    link.replace(_beside(path, "previous"))
+
+
+def load_server(path: Path, settings: Mapping[str, Any]) -> Stored:
+    """The newest sound state of a run.
 
     Raises:
-        InvalidConfig: if the checkpoint is of a run with other settings.
+        InvalidConfig: if it is of a run with other settings.
+        QuietnnError: if a file is there that may not be read.
     """
-    if not path.is_file():
-        return None
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    stored, wanted = json.loads(metadata["settings"]), json.loads(json.dumps(settings))
+    found: Stored | None = None
+    damaged: list[str] = []
+    for place in (path, _beside(path, "previous")):
+        if found is None and place.is_file():
+            try:
+                found = _read(place, settings)
+            except _Damaged as error:
+                place.replace(_beside(path, "damaged"))
+                damaged.append(f"{place.name} is damaged ({error})")
+    if not damaged:
+        return found or Stored()
+    if found is None or found.server is None:
+        return Stored(fell_back=f"{' and '.join(damaged)}; no older state is sound, the run starts over at round 1")
+    done = found.server.num_rounds_done
+    return Stored(found.server, found.rounds, f"{damaged[0]}; the run goes on after round {done}, the last sound one")
+
+
+def _read(path: Path, settings: Mapping[str, Any]) -> Stored:
+    """One generation, if every byte of it is as it was written and its weights are finite."""
+    content = _bytes_of(path)
+    metadata = _metadata(content)
+    stored, wanted = _parsed(metadata, "settings"), json.loads(json.dumps(settings))
     changed = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
     if changed:
         raise InvalidConfig(
             f"{path} is of a run with other settings ({changed[0]} was {stored.get(changed[0])}, now "
             f"{wanted.get(changed[0])}); remove it to start over, or choose another folder"
         )
-    server = ServerState(
-        num_rounds_done=int(metadata["num_rounds_done"]),
-        state=_under(_STATE, tensors),
-        memory=_under(_MEMORY, tensors),
-    )
-    return server, [records.decode(line) for line in metadata["rounds"].splitlines()]
+    try:
+        tensors = load(content)
+        rounds = [records.decode(line) for line in metadata["rounds"].splitlines()]
+        done = int(metadata["num_rounds_done"])
+    except (SafetensorError, ValueError, KeyError, RuntimeError, TypeError) as error:
+        raise _Damaged(f"it cannot be read: {type(error).__name__}") from error
+    state = _under(_STATE, tensors)
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise _Damaged(f"{name} is not finite")
+    return Stored(ServerState(done, state, _under(_MEMORY, tensors)), rounds)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except PermissionError as error:
+        raise QuietnnError(f"{path} may not be read; give yourself the right, or choose another folder") from error
+    except OSError as error:  # of a disk that fails
+        raise _Damaged(error.strerror or str(error)) from error
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """The text entries of the header, once the checksum is right; files of older versions have none."""
+    length = int.from_bytes(content[:8], "little")
+    try:
+        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        checksum = metadata.get("checksum")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _Damaged(f"its {len(content):,} bytes have no header") from error
+    if set(metadata) == _WITHOUT_CHECKSUM:
+        return dict(metadata)
+    if (
+        not isinstance(checksum, str)
+        or _checksum(content.replace(checksum.encode(errors="replace"), _NO_CHECKSUM.encode(), 1)) != checksum
+    ):
+        raise _Damaged("its checksum does not fit")
+    return dict(metadata)
+
+
+def _parsed(metadata: Mapping[str, str], key: str) -> dict[str, Any]:
+    try:
+        found = json.loads(metadata[key])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _Damaged(f"its {key} cannot be read") from error
+    if not isinstance(found, dict):
+        raise _Damaged(f"its {key} cannot be read")
+    return found
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
+
+
+def _beside(path: Path, generation: str) -> Path:
+    return path.with_name(f"{path.stem}.{generation}{path.suffix}")
 
 
 def _under(prefix: str, tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from quietnn.errors import InvalidConfig
 from quietnn.federated.aggregate import ScoreState, aggregate
 from quietnn.federated.air import Air
-from quietnn.federated.devices import DeviceData, LocalTraining, copy_state, train_device
+from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, copy_state, train_device
 from quietnn.federated.estimators import NO_MEMORY, Estimator, Memory
+from quietnn.federated.screening import NORM_BOUND, screen
 from quietnn.federated.seeds import generator_for
 from quietnn.records import Record
 from quietnn.weights import Weights, noisy_names
@@ -30,6 +31,7 @@ class Federation:
         score: judges a state dict on validation examples, for estimators that search.
         oracle: the same on test examples.
         told: whether the devices tell the server the statistics of the clean sum.
+        norm_bound: the largest norm of an update, as a multiple of the median of the others (`screen`).
     """
 
     devices: Mapping[int, DeviceData]
@@ -41,6 +43,7 @@ class Federation:
     score: ScoreState | None = None
     oracle: ScoreState | None = None
     told: bool = False
+    norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
         """Refuse more participants than there are devices."""
@@ -89,28 +92,41 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
         server: where the federation stands; it stays as it is.
 
     Raises:
-        Diverged: if a loss or an update is not finite.
+        Diverged: if the loss or the update of most devices is not finite, or what comes out is not.
     """
     number, seed = server.num_rounds_done, federation.seed
     active = participants(federation.devices, federation.num_active, round_number=number, seed=seed)
     updates: dict[int, Weights] = {}
-    losses = []
+    losses: dict[int, float] = {}
+    diverged: dict[int, str] = {}
     for device in active:
-        result = train_device(
-            model,
-            server.state,
-            federation.devices[device],
-            federation.training,
-            device=device,
-            round_number=number,
-            seed=seed,
-        )
-        updates[device] = result.update
-        losses.append(result.loss)
-    aggregation = aggregate(
+        try:
+            result = train_device(
+                model,
+                server.state,
+                federation.devices[device],
+                federation.training,
+                device=device,
+                round_number=number,
+                seed=seed,
+            )
+        except Diverged as error:
+            diverged[device] = str(error)
+            continue
+        updates[device], losses[device] = result.update, result.loss
+    noisy = noisy_names(model)
+    screened = screen(
         server.state,
         updates,
-        noisy=noisy_names(model),
+        noisy=noisy,
+        round_number=number,
+        norm_bound=federation.norm_bound,
+        diverged=diverged,
+    )
+    aggregation = aggregate(
+        server.state,
+        screened.updates,
+        noisy=noisy,
         air=federation.air,
         estimator=federation.estimator,
         round_number=number,
@@ -121,5 +137,9 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
         told=federation.told,
     )
     copy_state(model, aggregation.state)
-    record: Record = {"round": number + 1, "devices": list(active), "loss": sum(losses) / len(losses)}
+    heard = sorted(screened.updates)
+    record: Record = {"round": number + 1, "devices": heard, "loss": sum(losses[one] for one in heard) / len(heard)}
+    if screened.refused:
+        missing = sorted(screened.refused)
+        record |= {"missing": missing, "reasons": [screened.refused[device] for device in missing]}
     return ServerState(number + 1, aggregation.state, aggregation.memory), record | aggregation.notes

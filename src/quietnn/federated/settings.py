@@ -11,6 +11,7 @@ from quietnn.federated.air import Air
 from quietnn.federated.devices import DeviceData, LocalTraining
 from quietnn.federated.fading import ChannelInversion, Dropout, Gains, PhaseAlignment
 from quietnn.federated.partition import PARTITIONS, make_parts
+from quietnn.federated.screening import NORM_BOUND
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
 from quietnn.tasks.own import is_own
 
@@ -45,6 +46,7 @@ class FederationSettings(ABC):
         csi_error: variance of the error of a device's channel estimate.
         power_cap: largest power of channel inversion; 0 is no cap.
         dropout: probability that a device vanishes in the middle of its transmission.
+        norm_bound: an update is left out if its norm is above this multiple of the median of the others; inf for none.
     """
 
     task: str = "digits"
@@ -68,6 +70,7 @@ class FederationSettings(ABC):
     csi_error: float = 0.0
     power_cap: float = 0.0
     dropout: float = 0.0
+    norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
         """Refuse a federation that could not run."""
@@ -78,6 +81,8 @@ class FederationSettings(ABC):
             raise InvalidConfig(f"{self.num_active} of {self.num_devices} devices cannot be active; choose 1 to all")
         if self.num_tuning_examples < 1:
             raise InvalidConfig(f"num_tuning_examples is {self.num_tuning_examples}; it must be 1 or more")
+        if not self.norm_bound >= 1:
+            raise InvalidConfig(f"norm_bound is {self.norm_bound}; it must be 1 or more, or inf for no limit")
         if self.fading != "inversion" and (self.csi_error or self.power_cap):
             raise InvalidConfig(
                 f"csi_error and power_cap belong to channel inversion, but fading is {self.fading!r}; "
@@ -89,6 +94,10 @@ class FederationSettings(ABC):
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What decides the outcome of a run: a checkpoint or a record made with another one is refused."""
+
+    def without_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
+        """An identity without the settings that older runs did not have, where they have their defaults."""
+        return {key: value for key, value in values.items() if key != "norm_bound" or value != NORM_BOUND}
 
     def training(self) -> LocalTraining:
         """How a device trains."""

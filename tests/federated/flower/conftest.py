@@ -28,6 +28,7 @@ APP = Path(__file__).parents[3] / "examples" / "flower_app"
 def local_grid() -> Callable[..., Any]:
     """A grid without processes. Its class is made here, so that this file can be read without flwr."""
     from flwr.app import Context, Error, Message, RecordDict
+    from flwr.proto.node_pb2 import NodeInfo
     from flwr.serverapp import Grid
     from flwr.supercore.task_identity import TaskIdentity
 
@@ -36,15 +37,21 @@ def local_grid() -> Callable[..., Any]:
     class LocalGrid(Grid):
         """As many nodes as there are devices, all in this process.
 
-        Devices in `lost` never reply to a round of training; those in `failing` reply with an error.
+        Devices in `lost` never reply to a round of training; those in `failing` reply with an error, those in
+        `garbled` with bytes that cannot be unpacked. What `hostile` names for a device answers in its place, given
+        the message, the context and what the device itself would reply.
         """
 
         def __init__(self, num_devices: int, run_config: dict[str, object]) -> None:
             self.run_config = run_config
             self.device_of = {FIRST_NODE - device: device for device in range(num_devices)}
+            self.keys: dict[int, bytes] = {}
             self.lost: set[int] = set()
             self.failing: set[int] = set()
+            self.garbled: set[int] = set()
+            self.hostile: dict[int, Callable[[Message, Context, Message], Message]] = {}
             self.asked: list[tuple[str, int]] = []
+            self.sent: dict[str, Message] = {}
 
         def set_run(self, run: object) -> None:
             raise NotImplementedError
@@ -56,30 +63,41 @@ def local_grid() -> Callable[..., Any]:
         def create_message(self, *arguments: object, **options: object) -> Message:
             raise NotImplementedError
 
-        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-            raise NotImplementedError
-
-        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-            raise NotImplementedError
-
         def get_node_ids(self) -> Iterable[int]:
             return list(self.device_of)
 
-        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-            replies = []
+        def get_nodes(self) -> Iterable[NodeInfo]:
+            return [NodeInfo(node_id=node, public_key=self.keys.get(node, b"")) for node in self.device_of]
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            found = []
             for message in messages:
-                node = message.metadata.dst_node_id
-                device = self.device_of[node]
-                self.asked.append((message.metadata.message_type, device))
-                training = message.metadata.message_type == "train"
-                if training and device in self.lost:
-                    continue
-                if training and device in self.failing:
-                    replies.append(Message(Error(0, "out of memory"), reply_to=message))
-                    continue
-                context = Context(1, node, {"partition-id": device}, RecordDict(), self.run_config)
-                replies.append(app(message, context))
-            return replies[::-1]
+                message.metadata.__dict__["_message_id"] = f"message-{len(self.sent)}"
+                self.sent[message.metadata.message_id] = message
+                self.asked.append((message.metadata.message_type, self.device_of[message.metadata.dst_node_id]))
+                found.append(message.metadata.message_id)
+            return found
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            return [reply for found in message_ids if (reply := self._reply(self.sent[found])) is not None]
+
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            return self.pull_messages(self.push_messages(messages))
+
+        def _reply(self, message: Message) -> Message | None:
+            node = message.metadata.dst_node_id
+            device = self.device_of[node]
+            if message.metadata.message_type == "train":
+                if device in self.lost:
+                    return None
+                if device in self.failing:
+                    return Message(Error(0, "out of memory"), reply_to=message)
+                if device in self.garbled:
+                    raise ValueError("Could not find the header")
+            context = Context(1, node, {"partition-id": device}, RecordDict(), self.run_config)
+            evaluated = message.metadata.message_type == "evaluate"  # which the app of quietnn does not do
+            reply = Message(RecordDict(), reply_to=message) if evaluated else app(message, context)
+            return self.hostile[device](message, context, reply) if device in self.hostile else reply
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # messages bear them
     return LocalGrid

@@ -1,7 +1,12 @@
-"""A deployment on loopback: processes, certificates, keys; a server and a device killed in the middle of rounds."""
+"""A deployment on loopback behind a proxy: strangers, hostile nodes, a server and a device killed in mid-round."""
 
 import datetime
+import http.client
 import ipaddress
+import json
+import os
+import shutil
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +28,14 @@ from quietnn.federated.rounds import ServerState
 from quietnn.records import Record, read
 from quietnn.weights import noisy_names
 
-pytestmark = [pytest.mark.flower, pytest.mark.slow]
+NGINX = shutil.which("nginx", path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
+PROXY = Path(__file__).parents[3] / "examples" / "superlink_proxy.conf"
+
+pytestmark = [
+    pytest.mark.flower,
+    pytest.mark.slow,
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed, and strangers are kept out by it"),
+]
 
 NUM_DEVICES = 4
 LOST = 3
@@ -118,18 +130,77 @@ def make_key(folder: Path, name: str) -> Path:
     return folder / name
 
 
-class Deployment:
-    """A SuperLink that demands keys, and its nodes."""
+HOSTILE_CLIENT = '''
+"""The client app; of device 2 a hostile one, each round in another way."""
 
-    def __init__(self, commands: Any, free_port: Callable[[], int], app_folder: Path, database: Path) -> None:
+from flwr.app import Array
+from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
+
+import hostile
+from quietnn.federated.flower import client_app
+
+app = ClientApp()
+
+
+@app.query("device")
+def device(message, context):
+    return client_app.device(message, context)
+
+
+@app.train()
+def train(message, context):
+    reply = client_app.train(message, context)
+    kind = KINDS[message.content["config"]["server-round"] - 1]
+    if context.node_config["partition-id"] != 2:
+        return reply
+    if kind == "cannot be unpacked":
+        Array.deflate = lambda self: add_header_to_object_body(b"no JSON", self)
+        return reply
+    return hostile.HOSTILE[kind](message, reply)
+'''
+
+
+class Deployment:
+    """A SuperLink that demands keys on loopback, nginx in front of it as in the example, and its nodes."""
+
+    def __init__(
+        self, commands: Any, free_port: Callable[[], int], app_folder: Path, database: Path, client: str = HELD_CLIENT
+    ) -> None:
         self.commands, self.free_port, self.app, self.database = commands, free_port, app_folder, database
         self.folder: Path = commands.folder
         self.authority, self.certificate, self.key = make_certificates(self.folder)
-        self.port = free_port()
+        self.port, self.public_port = free_port(), free_port()
         commands.connect("secure", self.port, self.authority)
-        (app_folder / "held_client.py").write_text(HELD_CLIENT)
+        (app_folder / "our_client.py").write_text(client)
         project = app_folder / "pyproject.toml"
-        project.write_text(project.read_text().replace("quietnn.federated.flower.client_app:app", "held_client:app"))
+        project.write_text(project.read_text().replace("quietnn.federated.flower.client_app:app", "our_client:app"))
+
+    def start_proxy(self) -> None:
+        """The example configuration with the ports and files of this test."""
+        text = PROXY.read_text().replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        text = text.replace("0.0.0.0:9000", f"127.0.0.1:{self.public_port}").replace(" ca.pem", f" {self.authority}")
+        (self.folder / "proxy.conf").write_text(text)
+        user = " user root;" if os.geteuid() == 0 else ""  # the folder of a test is its user's alone
+        self.commands.start(
+            "proxy", str(NGINX), *("-p", str(self.folder), "-c", "proxy.conf"), "-g", f"daemon off;{user}"
+        )
+        self.commands.wait_until("proxy", lambda: self.answer("GET", "/") == 404, timeout=20)
+
+    def answer(self, method: str, path: str) -> int | None:
+        """The status with which the proxy answers a request of nobody in particular."""
+        context = ssl.create_default_context(cafile=str(self.authority))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.public_port, context=context, timeout=10)
+        try:
+            connection.putrequest(method, path, skip_host=False)
+            connection.putheader("Content-Length", "0")
+            connection.putheader("Content-Type", "application/x-protobuf")
+            connection.endheaders()
+            return connection.getresponse().status
+        except ConnectionRefusedError:
+            return None
+        finally:
+            connection.close()
 
     def start_superlink(self, name: str) -> Any:
         process = self.commands.start(
@@ -148,7 +219,7 @@ class Deployment:
         return self.commands.start(
             name,
             "flower-supernode",
-            *("--root-certificates", str(self.authority), "--superlink", f"127.0.0.1:{self.port}"),
+            *("--root-certificates", str(self.authority), "--superlink", f"127.0.0.1:{self.public_port}"),
             *("--host", "127.0.0.1", "--port", str(self.free_port())),
             *("--node-config", f"partition-id={device}", *credentials, *options),
         )
@@ -156,8 +227,9 @@ class Deployment:
     def register(self, key: Path) -> None:
         self.commands.run(f"register-{key.name}", "flwr", "supernode", "register", f"{key}.pub", "secure")
 
-    def start_run(self, name: str, out: Path) -> None:
-        config = " ".join(f"{key}={value}" for key, value in RUN_CONFIG.items())
+    def start_run(self, name: str, out: Path, **changed: object) -> None:
+        values = RUN_CONFIG | {key.replace("_", "-"): value for key, value in changed.items()}
+        config = " ".join(f"{key}={value}" for key, value in values.items())
         command = ("run", str(self.app), "secure", "--run-config", f'{config} folder="{out}"')
         self.commands.run(name, "flwr", *command)
 
@@ -180,9 +252,9 @@ class Deployment:
         self.commands.wait_until(f"device {device} in round {server_round}", mark.exists, timeout=400)
 
 
-def replay(found: list[Record]) -> tuple[list[float], dict[str, Tensor]]:
+def replay(found: list[Record], **changed: object) -> tuple[list[float], dict[str, Tensor]]:
     """The same rounds with the same devices in this process: losses, and the weights at the end."""
-    settings = Settings.from_run_config(RUN_CONFIG | {"method": "carried"})
+    settings = Settings.from_run_config(RUN_CONFIG | {"method": "carried", **changed})
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
     federation = settings.federation(task, settings.devices(task))
@@ -221,6 +293,7 @@ def test_a_deployment_with_keys_survives_a_killed_server_and_a_killed_device(
     deployment = Deployment(commands, free_port, app_folder, fast_folder / "state.db")
     out = tmp_path / "out"
     superlink = deployment.start_superlink("superlink-1")
+    deployment.start_proxy()
     nodes = {}
     for device in range(NUM_DEVICES):
         key = make_key(tmp_path, f"key-{device}")
@@ -260,9 +333,98 @@ def test_a_deployment_with_keys_survives_a_killed_server_and_a_killed_device(
         assert sorted(record["devices"] + record["missing"]) == list(range(NUM_DEVICES))
         assert record["num_devices"] == len(record["devices"]) > 0
     deployment.wait_for_completion()
-    losses, state = replay(found)
+    check_weights(out, found)
+
+
+def check_weights(out: Path, found: list[Record], **changed: object) -> None:
+    """What is kept is what this process makes of the same rounds with the same devices."""
+    losses, state = replay(found, **changed)
     assert [record["loss"] for record in found] == pytest.approx(losses, rel=1e-5)
     stored = load_file(out / "server.safetensors")
     for name, tensor in state.items():
         difference = (stored[f"state/{name}"].double() - tensor.double()).abs().max()
         assert difference <= 1e-6 * tensor.double().abs().max().clamp_min(1e-30), name
+
+
+KINDS = ("wrong shape", "NaN examples", "garbage bytes", "huge header", "cannot be unpacked")
+REASONS = ("has the shape", "num-examples is nan", "no array", "has the shape", "cannot be unpacked")
+
+
+def test_hostile_nodes_are_left_out_and_named(
+    commands: Any, free_port: Callable[[], int], app_folder: Path, fast_folder: Path, tmp_path: Path
+) -> None:
+    """Device 2 replies with something else each round; a late node with a key of its own says it is device 0."""
+    client = HOSTILE_CLIENT.replace("KINDS[", f"{KINDS!r}[")
+    shutil.copy(Path(__file__).with_name("hostile.py"), app_folder)
+    deployment = Deployment(commands, free_port, app_folder, fast_folder / "state.db", client)
+    out = tmp_path / "out"
+    deployment.start_superlink("superlink")
+    deployment.start_proxy()
+    keys = {device: make_key(tmp_path, f"key-{device}") for device in range(NUM_DEVICES + 1)}
+    for key in keys.values():
+        deployment.register(key)
+    for device in range(NUM_DEVICES):
+        deployment.start_node(f"node-{device}", device, keys[device])
+    deployment.start_run("run", out, num_rounds=len(KINDS))
+    commands.wait_until("a round", lambda: len(read(out / "rounds.jsonl")) >= 1, timeout=400)
+    deployment.start_node("late", 0, keys[NUM_DEVICES])
+    commands.wait_until("all rounds", lambda: len(read(out / "rounds.jsonl")) == len(KINDS), timeout=500)
+    deployment.wait_for_completion()
+    found = read(out / "rounds.jsonl")
+    for record, reason in zip(found, REASONS, strict=True):
+        assert 2 in record["missing"]
+        assert reason in record["reasons"][record["missing"].index(2)]
+        assert record["devices"]
+    said = [line for record in found for line in record.get("refused_nodes", [])]
+    assert any("it says it is device 0, but node" in line for line in said), said
+    check_weights(out, found, **{"num-rounds": len(KINDS)})
+
+
+OTHER_SPELLINGS = (
+    "/v1/control/start-run",
+    "/v1/control/register-node",
+    "/v1/control/list-runs",
+    "/v1/fleet/register-node",
+    "/v1/fleet/../control/start-run",
+    "/v1/fleet/%2e%2e/control/start-run",
+    "/v1/fleet/..%2fcontrol/start-run",
+    "/v1/fleet/pull-messages/../../control/start-run",
+    "/v1/control/start-run/../../fleet/pull-messages/",
+    "/v1/control/start-run?/v1/fleet/pull-messages",
+    "//v1/control/start-run",
+    "/V1/control/start-run",
+    "/v1/fleet/pull-messages%00/../../control/start-run",
+    "/v1/runtime/pull-messages",
+    "/docs",
+    "/openapi.json",
+    "/health",
+)
+
+
+def test_a_stranger_gets_no_further_than_the_proxy(
+    commands: Any, free_port: Callable[[], int], app_folder: Path, fast_folder: Path, tmp_path: Path
+) -> None:
+    """Who holds address and certificate authority alone can neither register a key nor run an app."""
+    deployment = Deployment(commands, free_port, app_folder, fast_folder / "state.db")
+    deployment.start_superlink("superlink")
+    deployment.start_proxy()
+    commands.connect("secure", deployment.public_port, deployment.authority)
+    key = make_key(tmp_path, "stranger-key")
+    register = commands.start("register", "flwr", "supernode", "register", f"{key}.pub", "secure")
+    run = commands.start("run", "flwr", "run", str(app_folder), "secure")
+    assert register.wait(120) != 0, commands.log("register")
+    assert run.wait(120) != 0, commands.log("run")
+    for path in OTHER_SPELLINGS:
+        for method in ("POST", "GET", "PUT"):
+            assert deployment.answer(method, path) in (400, 404), (method, path)
+    assert deployment.answer("GET", "/v1/fleet/pull-messages") == 404
+    assert deployment.answer("POST", "/v1/fleet/pull-messages") not in (403, 404, 502), "a node gets through"
+    commands.connect("secure", deployment.port, deployment.authority)
+    assert json.loads(commands.run("runs", "flwr", "list", "secure", "--format", "json"))["runs"] == []
+    nodes = json.loads(commands.run("nodes", "flwr", "supernode", "list", "secure", "--format", "json"))
+    assert nodes["nodes"] == []
+    seen = commands.log("superlink").split("Uvicorn running")[1]
+    assert "start-run" not in seen
+    assert "/v1/fleet/register-node" not in seen
+    # On loopback, where whoever has a shell on the machine is, the same command does its work: the proxy it was.
+    deployment.register(key)

@@ -176,7 +176,7 @@ def test_a_device_that_vanishes_is_left_out_and_named(local_grid: Callable) -> N
     chosen = expected[0]["devices"]
     assert isinstance(chosen, list)
     grid.failing, grid.lost = {chosen[0]}, {chosen[1]}
-    strategy.start(grid, initial, num_rounds=1)
+    strategy.start(grid, initial, num_rounds=1, timeout=0.5)
     (record,) = strategy.records
     assert record["missing"] == chosen[:2]
     assert record["devices"] == chosen[2:]

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, MetricRecord
 from torch import Tensor
 
-from quietnn.errors import InvalidWeights
 from quietnn.weights import Weights
 
 
@@ -36,30 +35,6 @@ def in_kind(arrays: ArrayRecord, like: Weights) -> dict[str, Tensor]:
         name: (tensor if like[name].is_floating_point() else tensor.round()).to(like[name].dtype).view(like[name].shape)
         for name, tensor in to_state(arrays).items()
     }
-
-
-def update_of(reply: Message, state: Weights) -> dict[str, Tensor]:
-    """How a device changed the state dict that was broadcast: `w_m - w`, from the weights in its reply.
-
-    Raises:
-        InvalidWeights: if the reply holds no weights, or others than those that were sent.
-    """
-    found = list(reply.content.array_records.values())
-    if len(found) != 1:
-        raise InvalidWeights(f"a reply holds {len(found)} records of arrays; a device sends its weights as one")
-    trained = to_state(found[0])
-    if trained.keys() != state.keys():
-        odd = sorted(trained.keys() ^ state.keys())[0]
-        raise InvalidWeights(f"the weights of a reply and those that were sent differ in {odd!r}")
-    return {name: trained[name].view(tensor.shape) - tensor for name, tensor in state.items()}
-
-
-def with_arrays(reply: Message, arrays: ArrayRecord) -> Message:
-    """The reply with other arrays in the place of its own; everything else in it stays."""
-    name = next(iter(reply.content.array_records))
-    records = {key: record for key, record in reply.content.items() if key != name}
-    reply.content = RecordDict({name: arrays, **records})
-    return reply
 
 
 def flat(metrics: MetricRecord | Mapping[str, object] | None) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """What a server keeps of its finished rounds, so that it can be killed at any moment and go on."""
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,8 @@ from quietnn.checkpoints.atomic import replacing_file
 from quietnn.federated.checkpoint import load_server, save_server
 from quietnn.federated.rounds import ServerState
 from quietnn.records import Record
+
+LOGGER = logging.getLogger("flwr")
 
 CHECKPOINT, ROUNDS = "server.safetensors", "rounds.jsonl"
 
@@ -22,21 +25,30 @@ class Journal:
         self._folder = folder
         self._settings = settings
         self.rounds: list[Record] = []
+        self._fell_back: str | None = None
 
     def load(self) -> ServerState | None:
-        """The server after its last finished round; None if there is none.
+        """The server after its last finished round that is sound; None if there is none.
+
+        What was damaged is logged, and said in the record of the next round.
 
         Raises:
             InvalidConfig: if the folder holds a run with other settings.
         """
-        found = None if self._folder is None else load_server(self._folder / CHECKPOINT, self._settings)
-        if found is None:
+        if self._folder is None:
             return None
-        server, self.rounds = found
-        return server
+        stored = load_server(self._folder / CHECKPOINT, self._settings)
+        self.rounds, self._fell_back = stored.rounds, stored.fell_back
+        if self._fell_back is not None:
+            LOGGER.warning("%s", self._fell_back)
+        if stored.server is not None:
+            self._write(self.rounds)  # the checkpoint decides; the lines may be damaged too, or ahead of it
+        return stored.server
 
     def finish(self, server: ServerState, record: Record) -> None:
         """A round is over. The checkpoint holds its record too, so the two never disagree after a crash."""
+        if self._fell_back is not None:
+            record, self._fell_back = record | {"fell_back": self._fell_back}, None
         self.rounds.append(record)
         if self._folder is not None:
             save_server(self._folder / CHECKPOINT, server, self.rounds, self._settings)

@@ -9,6 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from quietnn.federated.devices import Diverged
 from quietnn.federated.flower.arrays import to_arrays, to_state
+from quietnn.federated.flower.nodes import read_keys
 from quietnn.federated.flower.strategy import OverTheAir
 from quietnn.federated.flower.task import Settings, elsewhere, score_on
 from quietnn.weights import noisy_names
@@ -36,6 +37,7 @@ def main(grid: Grid, context: Context) -> None:
         folder=Path(settings.folder) if settings.folder else None,
         settings=settings.identity(),
         patience=settings.patience,
+        keys=read_keys(Path(settings.device_keys)) if settings.device_keys else None,
     )
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:

@@ -15,26 +15,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.federated.aggregate import aggregate
+from quietnn.federated.aggregate import aggregate, check_finite
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY
-from quietnn.federated.flower.arrays import flat, in_kind, to_arrays, to_state, to_wide_arrays, update_of, with_arrays
+from quietnn.federated.flower.arrays import flat, in_kind, to_arrays, to_state, to_wide_arrays
+from quietnn.federated.flower.guard import GuardedGrid
 from quietnn.federated.flower.journal import Journal
 from quietnn.federated.flower.nodes import Nodes
 from quietnn.federated.flower.optimiser import remembered, remind
-from quietnn.federated.flower.protocol import diverged_in
+from quietnn.federated.flower.protocol import BadReply, diverged_in, plain
+from quietnn.federated.flower.replies import Reply, comparable, read_reply
 from quietnn.federated.rounds import Federation, ServerState, participants
+from quietnn.federated.screening import screen
 from quietnn.records import Record
-from quietnn.weights import Weights
 
 LOGGER = logging.getLogger("flwr")
 
 _OPTIMISER = "flower optimiser/"
+_NODES = "flower nodes"
+_NO_ANSWER = "no answer"
 
 EvaluateArrays = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -64,6 +68,8 @@ class OverTheAir(Strategy):
         folder: Path | None = None,
         settings: Mapping[str, Any] | None = None,
         patience: float = 60.0,
+        metrics: Collection[str] = ("loss",),
+        keys: Mapping[bytes, int] | None = None,
     ) -> None:
         """Wrap a strategy.
 
@@ -77,12 +83,18 @@ class OverTheAir(Strategy):
                 None keeps nothing.
             settings: whatever tells one run from another; a folder with other settings is refused.
             patience: seconds to wait for devices that are not there yet before the first round.
+            metrics: names of the numbers that every device reports with its weights; a reply without one of them is
+                refused, and others are not read.
+            keys: the number of each device's public key (`quietnn.federated.flower.nodes.read_keys`); without them a
+                node has the number that it says, and keeps it.
         """
         self._strategy = strategy
         self._federation = federation
         self._noisy = tuple(noisy)
         self._journal = Journal(folder, dict(settings or {}))
-        self._nodes = Nodes(federation.devices, patience=patience)
+        self._nodes = Nodes(federation.devices, patience=patience, keys=keys)
+        self._metrics = tuple(metrics)
+        self._weighted_by = str(getattr(strategy, "weighted_by_key", "num-examples"))
         self._server: ServerState | None = None
         self._offset = 0
         self._round: _Round | None = None
@@ -111,6 +123,8 @@ class OverTheAir(Strategy):
         nodes = self._nodes.wait_for(grid, 1 if number > self._offset else len(federation.devices))
         chosen = participants(federation.devices, federation.num_active, round_number=number, seed=federation.seed)
         self._round = _Round(time.monotonic(), chosen, {"round": number + 1})
+        if news := self._nodes.news():
+            self._round.record["refused_nodes"] = news
         wanted = {nodes[device] for device in chosen if device in nodes}
         if not wanted:
             return []
@@ -129,16 +143,16 @@ class OverTheAir(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Superpose what the devices sent, add the noise, estimate, and let the wrapped strategy take it from there.
 
+        A reply that is not fit for that is left out and named in the record, with its reason.
+
         Raises:
-            Diverged: if a device's training left the finite numbers; the records say so.
+            Diverged: if the training of most devices left the finite numbers; the records say so.
         """
         if self._round is None or self._server is None:
             raise InvalidConfig("aggregate_train comes after configure_train of the same round")
         answers = {self._nodes.device(reply.metadata.src_node_id): reply for reply in replies}
-        good = {device: reply for device, reply in answers.items() if device is not None and not reply.has_error()}
-        self._note_absent(answers, good)
         try:
-            return self._aggregate(self._server, {device: good[device] for device in sorted(good)})
+            return self._aggregate(self._server, {key: reply for key, reply in answers.items() if key is not None})
         except Diverged as error:
             self._journal.stop(self._round.record | {"status": "diverged", "reason": str(error)})
             LOGGER.error("round %d: %s", self._number(server_round) + 1, error)
@@ -151,8 +165,9 @@ class OverTheAir(Strategy):
         return self._strategy.configure_evaluate(self._number(server_round) + 1, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As the wrapped strategy does."""
-        return self._strategy.aggregate_evaluate(self._number(server_round) + 1, replies)
+        """As the wrapped strategy does, with the replies that can be averaged."""
+        sound = comparable(replies, weighted_by=self._weighted_by)
+        return self._strategy.aggregate_evaluate(self._number(server_round) + 1, sound) if sound else None
 
     def start(
         self,
@@ -182,7 +197,7 @@ class OverTheAir(Strategy):
             return metrics
 
         result = super().start(
-            grid,
+            GuardedGrid(grid),
             to_arrays(self._server.state),
             max(num_rounds - self._offset, 0),
             timeout,
@@ -198,33 +213,60 @@ class OverTheAir(Strategy):
         """The number of a round from 0, over all starts; Flower counts from 1, anew at each start."""
         return self._offset + server_round - 1
 
-    def _note_absent(self, answers: Mapping[int | None, Message], good: Collection[int | None]) -> None:
+    def _read(self, answers: Mapping[int, Message], server: ServerState) -> tuple[dict[int, Reply], dict[int, str]]:
+        """The replies that can be used, and why the other devices of the round are not heard.
+
+        Raises:
+            Diverged: if most of them left the finite numbers.
+        """
         assert self._round is not None
-        missing = [device for device in self._round.chosen if device not in good]
-        devices = [device for device in self._round.chosen if device in good]
+        read: dict[int, Reply] = {}
+        failed: dict[int, str] = {}
+        diverged: dict[int, str] = {}
+        for device in self._round.chosen:
+            reply = answers.get(device)
+            try:
+                if reply is None:
+                    failed[device] = _NO_ANSWER
+                elif reply.has_error():
+                    failed[device] = plain(reply.error.reason)
+                elif (reason := diverged_in(reply)) is not None:
+                    diverged[device] = reason
+                else:
+                    read[device] = read_reply(reply, server.state, numbers=self._metrics, weighted_by=self._weighted_by)
+            except BadReply as error:
+                failed[device] = str(error)
+        screened = screen(
+            server.state,
+            {device: reply.update for device, reply in read.items()},
+            noisy=self._noisy,
+            round_number=server.num_rounds_done,
+            norm_bound=self._federation.norm_bound,
+            diverged=diverged,
+            num_chosen=len(self._round.chosen),
+        )
+        return {device: read[device] for device in screened.updates}, failed | screened.refused
+
+    def _note_absent(self, failed: Mapping[int, str]) -> None:
+        assert self._round is not None
+        missing = [device for device in self._round.chosen if device in failed]
+        devices = [device for device in self._round.chosen if device not in failed]
         self._round.record |= {"devices": devices, "missing": missing}
         if missing:
-            reasons = {device: str(answers[device].error.reason) for device in missing if device in answers}
-            LOGGER.warning(
-                "round %s goes on without %s: %s",
-                self._round.record["round"],
-                ", ".join(f"device {device}" for device in missing),
-                "; ".join(reasons.values()) or "no answer",
-            )
-            if reasons:
-                self._round.record |= {"reasons": [reasons.get(device, "no answer") for device in missing]}
+            reasons = [failed[device] for device in missing]
+            said = (f"device {device} ({reason})" for device, reason in zip(missing, reasons, strict=True))
+            LOGGER.warning("round %s goes on without %s", self._round.record["round"], ", ".join(said))
+            if set(reasons) != {_NO_ANSWER}:
+                self._round.record |= {"reasons": reasons}
 
     def _aggregate(
-        self, server: ServerState, replies: Mapping[int, Message]
+        self, server: ServerState, answers: Mapping[int, Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         assert self._round is not None
         number, federation = server.num_rounds_done, self._federation
-        updates: dict[int, Weights] = {}
-        for device, reply in replies.items():
-            reason = diverged_in(reply)
-            if reason is not None:
-                raise Diverged(reason)
-            updates[device] = update_of(reply, server.state)
+        replies, failed = self._read(answers, server)
+        self._note_absent(failed)
+        updates = {device: reply.update for device, reply in replies.items()}
         if not updates:
             self._server = replace(server, num_rounds_done=number + 1)
             return None, None
@@ -242,15 +284,22 @@ class OverTheAir(Strategy):
             told=federation.told,
         )
         estimate = to_wide_arrays(aggregation.state)
-        # A record each, of the same arrays: some strategies empty the records they read.
-        handed = [with_arrays(reply, ArrayRecord(dict(estimate))) for reply in replies.values()]
+        handed = [self._handed(reply, estimate, answers[device]) for device, reply in replies.items()]
         arrays, metrics = self._strategy.aggregate_train(number + 1, handed)
         if arrays is None:
             raise QuietnnError(f"{type(self._strategy).__name__} made nothing of the replies of round {number + 1}")
         state = in_kind(arrays, server.state)
+        check_finite(state, f"what {type(self._strategy).__name__} made of round {number + 1}")
         self._server = ServerState(number + 1, state, aggregation.memory)
         self._round.record |= aggregation.notes | flat(metrics)
         return to_arrays(state), metrics
+
+    def _handed(self, reply: Reply, estimate: ArrayRecord, answer: Message) -> Message:
+        """What the wrapped strategy gets of a device: the estimate, the checked numbers, and a weight that is ours."""
+        # A record each, of the same arrays: some strategies empty the records they read.
+        metrics = MetricRecord({**reply.metrics, self._weighted_by: 1})
+        answer.content = RecordDict({"arrays": ArrayRecord(dict(estimate)), "metrics": metrics})
+        return answer
 
     def _finish(self, metrics: MetricRecord | None) -> None:
         """The round is over: its record and the weights after it are kept."""
@@ -258,7 +307,8 @@ class OverTheAir(Strategy):
         assert self._server is not None
         seconds = time.monotonic() - self._round.started
         optimiser = {_OPTIMISER + place: tensor for place, tensor in remembered(self._strategy).items()}
-        server = replace(self._server, memory={**self._server.memory, **optimiser})
+        nodes = {_NODES: self._nodes.remembered()}
+        server = replace(self._server, memory={**self._server.memory, **optimiser, **nodes})
         self._journal.finish(server, self._round.record | flat(metrics) | {"seconds": round(seconds, 3)})
 
     def _resume(self, names: tuple[str, ...]) -> ServerState | None:
@@ -268,7 +318,9 @@ class OverTheAir(Strategy):
             return None
         kept = {place: tensor for place, tensor in server.memory.items() if place.startswith(_OPTIMISER)}
         remind(self._strategy, {place.removeprefix(_OPTIMISER): tensor for place, tensor in kept.items()})
-        memory = {name: tensor for name, tensor in server.memory.items() if name not in kept}
+        if _NODES in server.memory:
+            self._nodes.remind(server.memory[_NODES])
+        memory = {name: tensor for name, tensor in server.memory.items() if name not in kept and name != _NODES}
         # Files do not keep the order of tensors, and some strategies go by it.
         return replace(server, state={name: server.state[name] for name in names}, memory=memory)
 

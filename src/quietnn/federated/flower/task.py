@@ -35,6 +35,7 @@ class Settings(FederationSettings):
         wnr_db: weights-to-noise ratio of the received sum; inf is a clean channel.
         method: a name of `METHODS`.
         folder: where the server keeps its rounds; empty keeps nothing.
+        device_keys: a folder with the public key of each device, as `device-3.pub`; empty takes nodes at their word.
         round_timeout: seconds after which a round goes on without devices that have not answered.
         patience: seconds to wait for devices before the first round.
     """
@@ -46,6 +47,7 @@ class Settings(FederationSettings):
     wnr_db: float = 0.0
     method: str = "mmse_layerwise"
     folder: str = ""
+    device_keys: str = ""
     round_timeout: float = 3600.0
     patience: float = 120.0
 
@@ -80,8 +82,10 @@ class Settings(FederationSettings):
 
     def identity(self) -> dict[str, Any]:
         """What tells this run from another; not where it is kept or how long it waits."""
-        elsewhere = {"data_dir", "folder", "round_timeout", "patience"}
-        return {key: value for key, value in dataclasses.asdict(self).items() if key not in elsewhere}
+        elsewhere = {"data_dir", "folder", "device_keys", "round_timeout", "patience"}
+        return self.without_defaults(
+            {key: value for key, value in dataclasses.asdict(self).items() if key not in elsewhere}
+        )
 
     def load_task(self) -> FederatedTask:
         """The network and the data."""
@@ -100,6 +104,7 @@ class Settings(FederationSettings):
             seed=self.seed,
             score=score_on(task, validation) if isinstance(METHODS[self.method], Tuned) else None,
             told=self.told,
+            norm_bound=self.norm_bound,
         )
 
 
