@@ -324,15 +324,17 @@ def test_what_a_killed_run_left_is_removed_and_what_a_living_one_holds_is_not(tm
 def test_two_writers_in_one_process_do_not_hurt_each_other(tmp_path: Path) -> None:
     with replacing_file(tmp_path / "out") as partial:
         partial.write_text("first")
-        with pytest.raises(QuietnnError, match="File exists"), replacing_file(tmp_path / "out"):
-            pass
+        with replacing_file(tmp_path / "out") as other:
+            other.write_text("second")
+        assert (tmp_path / "out").read_text() == "second"
     assert (tmp_path / "out").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_exchange_without_the_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quietnn.checkpoints import atomic
+    from quietnn import files
 
-    monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *arguments, **options: None)
+    monkeypatch.setattr(files.ctypes, "CDLL", lambda *arguments, **options: None)
     out = tmp_path / "out"
     out.mkdir()
     (out / "old").write_text("old")
@@ -402,10 +404,10 @@ def test_what_appears_meanwhile_is_not_destroyed_unasked(
     tmp_path: Path, kind: str, system_call: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The place was free when the run began; whatever is there when it ends belongs to somebody else."""
-    from quietnn.checkpoints import atomic
+    from quietnn import files
 
     if not system_call:
-        monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *arguments, **options: None)
+        monkeypatch.setattr(files.ctypes, "CDLL", lambda *arguments, **options: None)
     source: Path = request.getfixturevalue(kind)
     out = tmp_path / ("out" if source.is_dir() else "out.safetensors")
     thesis = out / "thesis.txt" if source.is_dir() else out
@@ -435,7 +437,7 @@ def test_every_file_and_folder_is_made_durable(
 
     monkeypatch.setattr(os, "fsync", fsync)
     denoise_checkpoint(source, out, noise_variance=0.01)
-    partial = tmp_path / f".{out.name}.{os.getpid()}.part"
+    [partial] = {path for path in synced if path.parent == tmp_path and path.name.startswith(f".{out.name}.")}
     expected = {partial / path.name for path in source.iterdir()} if source.is_dir() else set()
     assert {partial, *expected, tmp_path} <= set(synced)
     assert synced[-1] == tmp_path

@@ -78,9 +78,12 @@ class LiveServer:
         """One look; returns the seconds it took."""
         began = self.watch.clock()
         try:
-            fresh, trouble = self.watch.look(), ""
+            fresh = self.watch.look()
+            trouble = self.watch.trouble
         except (QuietnnError, OSError) as error:
             fresh, trouble = False, str(error)
+        except Exception as error:  # a page that shows the trouble is better than one that stands still
+            fresh, trouble = False, f"these records cannot be shown ({type(error).__name__}: {error})"
         with self.changed:
             if fresh or trouble != self.trouble:
                 self.version += 1
