@@ -29,7 +29,7 @@ from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, check_module
 
 MAX_PASSES = 450.0
 """Enough for every candidate and for making the winner once more."""
@@ -91,6 +91,7 @@ def auto(
     >>> auto(network, noise_variance=0.01).chosen, auto(nn.Linear(4, 2), noise_variance=0.01).chosen
     ('mmse', 'ml')
     """
+    check_module(model, normalisation=normalisation)
     if labels is not None and inputs is None:
         raise InvalidConfig("labels came without inputs; give the inputs that they belong to")
     if inputs is not None:

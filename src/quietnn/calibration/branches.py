@@ -18,7 +18,7 @@ from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.makers import Makers, eagerly
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, check_module
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
@@ -91,6 +91,7 @@ def _denoised(
     normalisation: tuple[type[nn.Module], ...],
 ) -> tuple[nn.Module, Reception]:
     """A copy of the network with its branches by MMSE, and the weights as they came."""
+    check_module(model, normalisation=normalisation)
     check_inputs(inputs)
     check_finite(inputs)
     result = with_weights(model, {})

@@ -18,7 +18,7 @@ from quietnn.calibration.visit import Arrival, Feeder, Visit, visit_batch_norms
 from quietnn.denoisers.grid import is_on_a_grid
 from quietnn.errors import InvalidWeights
 from quietnn.noise import NoiseVariance, mean_of
-from quietnn.weights import NORMALISATION_TYPES, Partition
+from quietnn.weights import NORMALISATION_TYPES, Partition, check_module
 
 
 def calibrate(
@@ -93,6 +93,7 @@ def calibrate_with_report(
     in_place: bool = False,
 ) -> CalibrationReport:
     """The same as `calibrate`, with a record of how prediction and sample were weighed at each layer."""
+    check_module(model, normalisation=normalisation)
     result = model if in_place else copy.deepcopy(model)
     noise = parameter_noise(
         result, noise_variance, denoisers=denoisers, groups=groups, noisy=noisy, normalisation=normalisation

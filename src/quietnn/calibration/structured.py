@@ -13,7 +13,7 @@ from quietnn.denoisers.reception import Reception
 from quietnn.denoisers.structured import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, check_module
 
 
 @torch.inference_mode(False)
@@ -41,6 +41,7 @@ def calibrate_structured(
         balanced_classes: see `calibrate`.
         normalisation: module types whose parameters carry no noise.
     """
+    check_module(model, normalisation=normalisation)
     model = copy.deepcopy(model)
     found = survey(model, inputs)
     if found.shared:

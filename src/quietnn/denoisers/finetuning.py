@@ -14,7 +14,7 @@ from quietnn.denoisers.evidence import Loss, Scratch, Split
 from quietnn.denoisers.whitened import wide
 from quietnn.errors import InvalidConfig
 from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, check_module
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 """Peak step sizes that Adam is usually given for fine-tuning."""
@@ -80,4 +80,5 @@ def finetune(
             scores[rate] = scratch.judge_network(candidate, split.held_out)
     best = min(scores, key=lambda rate: scores[rate]) if scores else learning_rates[0]
     finished = scratch.finish(model, fit(torch.arange(num_examples), best))
+    check_module(finished, normalisation=normalisation)  # steps that were too long end in infinity
     return FineTuned(finished, best, scores, scratch.num_passes)

@@ -32,7 +32,7 @@ from quietnn.calibration.visit import Visit, visit_batch_norms
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise_power.estimate import NoisePower
 from quietnn.targets import noisy_weights
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, check_module
 
 _STEPS = 30
 _LARGEST_SHARE = 1 - 1e-9
@@ -62,6 +62,7 @@ def noise_power_from_batch_norm(
         QuietnnError: if there is no BatchNorm that a noisy convolution or linear layer feeds, fewer than two inputs, or
             something is not finite.
     """
+    check_module(model, normalisation=normalisation)
     watched = copy.deepcopy(model)
     names = noisy_weights(watched, noisy=noisy, normalisation=normalisation)
     parameters = dict(watched.named_parameters(remove_duplicate=False))
