@@ -31,6 +31,9 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
 COMPUTABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """The kinds of numbers that weights may be."""
 
+LARGEST = 1e150
+"""No weight is larger: sums of squares stay finite."""
+
 _NORMALISES = re.compile(r"norm|^ln(_|\d|$)", re.IGNORECASE)
 
 
@@ -174,8 +177,8 @@ def check_module(module: nn.Module, *, normalisation: tuple[type[nn.Module], ...
     for prefix, layer in module.named_modules():
         if isinstance(layer, torch.jit.ScriptModule):
             raise InvalidWeights(
-                f"{prefix or 'the model'} is a scripted module, whose layers cannot be told apart; give the module that "
-                "it was made from, before torch.jit.script or torch.jit.trace"
+                f"{prefix or 'the model'} is a scripted module, whose layers cannot be told apart; give the module "
+                "that it was made from, before torch.jit.script or torch.jit.trace"
             )
         if isinstance(layer, normalisation):
             names = (f"{prefix}.{name}" if prefix else name for name in ("running_mean", "running_var"))
@@ -194,7 +197,7 @@ def check_module(module: nn.Module, *, normalisation: tuple[type[nn.Module], ...
 
 def check_kind(name: str, tensor: Tensor) -> None:
     """Refuse a tensor that holds no dense numbers that torch can compute with."""
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+    if nn.parameter.is_lazy(tensor):
         raise InvalidWeights(f"{name} is lazy and has no values yet; run the network once, for example on one input")
     if tensor.is_meta:
         raise InvalidWeights(f"{name} is on the meta device and has no values; load the weights first")
@@ -220,6 +223,11 @@ def check_weights(weights: Weights) -> None:
             raise InvalidWeights(
                 f"{name} holds {bad} values that are not finite, of {tensor.numel()}; "
                 "repair or exclude that tensor before going on"
+            )
+        if max(-float(least), float(largest)) > LARGEST:
+            raise InvalidWeights(
+                f"{name} holds {max(-float(least), float(largest)):.3g}, and no weight may pass {LARGEST:g}: its "
+                "square would be infinite; scale the weights down first"
             )
 
 

@@ -16,12 +16,13 @@ from quietnn.automatic.candidates import (
 from quietnn.automatic.choice import BASELINE, accuracy_of_choice, at_least, choose
 from quietnn.automatic.labelled import Labelled, Losses, Verdict, cross_entropy
 from quietnn.automatic.result import AutoResult, Tried
-from quietnn.batches import Inputs, check_finite, check_inputs
+from quietnn.batches import Inputs, call, check_finite, check_inputs, take
 from quietnn.calibration.branches import branches_if_any
 from quietnn.calibration.calibrate import calibrate
 from quietnn.calibration.self_training import self_train
 from quietnn.calibration.starts import has_kernels, has_stored_statistics, scale_is_undone
 from quietnn.calibration.structured import calibrate_structured
+from quietnn.calibration.undisturbed import undisturbed
 from quietnn.denoisers.denoise import denoise
 from quietnn.denoisers.evidence import Augment, Split, folds
 from quietnn.denoisers.reception import Reception
@@ -97,6 +98,8 @@ def auto(
     if inputs is not None:
         check_inputs(inputs)
         check_finite(inputs)
+        with undisturbed(model), torch.no_grad():
+            call(model, take(inputs, slice(2)))  # says what does not fit; a candidate that fails is passed over
     notes: list[str] = []
     if noise_variance is None:
         if inputs is None:

@@ -70,8 +70,8 @@ def noise_power_from_batch_norm(
     visit_batch_norms(watched, inputs, rule)
     if not rule.layers:
         raise InvalidConfig(
-            "no BatchNorm is fed by a noisy convolution or linear layer and by that alone, so there is no mismatch to "
-            "measure; use noise_power_from_pilots or noise_power_from_receptions"
+            "no BatchNorm with variances above zero is fed by a noisy convolution or linear layer and by that alone, "
+            "so there is no mismatch to measure; use noise_power_from_pilots or noise_power_from_receptions"
         )
     return _pool(rule.layers, rule.energies())
 
@@ -137,7 +137,7 @@ class _Mismatch:
                 square=narrow * float(patches.variances.square().sum()),
                 sampling=sample.common_error,
             )
-            if layer.per_noise > 0:
+            if layer.per_noise > 0 and layer.clean > 0:  # statistics of zero are none: a layer that was never trained
                 self.layers.append(layer)
         return sample.mean, sample.variance
 

@@ -39,7 +39,7 @@ def problem(record: Mapping[str, Any]) -> str:
     if not isinstance(record.get("experiment", ""), str | None):
         return f"experiment is {repr(record['experiment'])[:60]}; it must be text" + _written_by(record)
     experiment = experiment_of(record)
-    kinds = _THEORY.get(record.get("kind"), {}) if experiment == THEORY else _FIELDS.get(experiment, {})  # type: ignore[arg-type]
+    kinds = _THEORY.get(str(record.get("kind")), {}) if experiment == THEORY else _FIELDS.get(experiment, {})
     for name, kind in kinds.items():
         if kind.optional and record.get(name) is None:
             continue
