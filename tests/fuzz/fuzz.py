@@ -49,7 +49,7 @@ class Run:
     used: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
-    slowest: float = 0.0
+    slowest: tuple[float, str] = (0.0, "")
 
     def try_one(self, kind: Kind, content: bytes, name: str) -> None:
         """Give one file to its reader and look at what happens, and at what is left behind."""
@@ -70,7 +70,7 @@ class Run:
                     raise
                 self._fail(kind, content, name, "".join(traceback.format_exception(error)[-6:]))
             taken = time.monotonic() - began
-            self.slowest = max(self.slowest, taken)
+            self.slowest = max(self.slowest, (taken, f"{kind.name} {name}"))
             if taken > SLOWEST:
                 self._fail(kind, content, name, f"took {taken:.1f} s")
             left = set(folder.rglob("*")) - {*before, *(folder / one for one in kind.writes)}
@@ -127,7 +127,7 @@ def main() -> int:
             run.failed.append(f"{kind.name}: the reader refuses what is not damaged")
             print(run.failed[-1], file=sys.stderr)
     number, rng = 0, random.Random(seed)
-    shares = [kind.share for kind, _ in originals]
+    shares = [kind.share / len(kind.originals()) for kind, _ in originals]
     while time.monotonic() - began < asked.seconds and number != asked.num_cases:
         faulthandler.dump_traceback_later(10 * SLOWEST, exit=True)  # a file that hangs its reader ends the run
         kind, content = rng.choices(originals, shares)[0]
@@ -146,7 +146,10 @@ def report(run: Run, kinds: list[Kind], began: float) -> int:
         print(f"{kind.name:>16}: {run.used[kind.name]:>7,} used, {run.refused[kind.name]:>7,} refused")
     total = run.used.total() + run.refused.total() + len(run.failed)
     seconds = time.monotonic() - began
-    print(f"{total:,} files in {seconds:.0f} s, the slowest in {run.slowest:.2f} s, {len(run.failed)} failures")
+    print(
+        f"{total:,} files in {seconds:.0f} s, the slowest ({run.slowest[1]}) in {run.slowest[0]:.2f} s, "
+        f"{len(run.failed)} failures"
+    )
     print(json.dumps({"files": total, "failures": len(run.failed), "seconds": round(seconds)}))
     if not run.failed:
         shutil.rmtree(run.keep, ignore_errors=True)
