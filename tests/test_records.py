@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from quietnn import records
 from quietnn.errors import InvalidConfig
 
+RESULTS = Path(__file__).parents[1] / "results"
+
 scalars = (
     st.none()
     | st.booleans()
@@ -91,3 +93,77 @@ def test_a_record_that_cannot_be_written_leaves_the_file_alone(tmp_path: Path) -
     with pytest.raises(TypeError):
         records.append(path, [{"a": 2}, {"a": object()}])
     assert records.read(path) == [{"a": 1}]
+
+
+RESULT = {"experiment": "noisy_inference", "method": "ml", "wnr_db": 3.0, "draw": 0, "accuracy": 0.5}
+RUN = RESULT | {"experiment": "noisy_training", "status": "finished"}
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl")), ids=lambda path: path.parent.name)
+def test_the_stored_records_are_sound(path: Path) -> None:
+    assert len(records.read(path)) == len(path.read_bytes().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        (RESULT | {"accuracy": 1.5}, "accuracy is 1.5; it must be a number from 0 to 1"),
+        (RESULT | {"wnr_db": 1e308}, "wnr_db is 1e\\+308"),
+        (RESULT | {"draw": 0.5}, "draw is 0.5"),
+        (RESULT | {"seed": 10**30}, "'seed' holds a whole number of more than 64 bits"),
+        (RESULT | {"trials": [[0.5]]}, "trials is .* it must be a list of .lambda', beta, accuracy."),
+        (RESULT | {"group_temperatures": {"a": 3}}, "group_temperatures is"),
+        (RESULT | {"task": ["x"]}, "task is .*; it must be text"),
+        (RESULT | {"note": [[[[[[1]]]]]]}, "'note' holds more than 4 lists inside each other"),
+        (RESULT | {"experiment": 3}, "experiment is 3"),
+        ({"experiment": "noisy_inference"}, "method is missing"),
+        (RUN | {"tested_rounds": [1, 2], "round_accuracy": [0.1]}, "tested_rounds has 2 entries and round_accuracy 1"),
+        (RUN | {"accuracy": None}, "accuracy is missing, and status is not 'diverged'"),
+        ({"experiment": "theory", "kind": "point", "figure": 3}, "name is missing"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_named_with_file_and_line(
+    tmp_path: Path, record: records.Record, field: str
+) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT, record])
+    with pytest.raises(InvalidConfig, match=f"records.jsonl, line 2 is not a record .{field}"):
+        records.read(path)
+
+
+def test_a_nest_without_end_and_text_that_is_none_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    for line in ("[" * 100_000, '{"task": "\\ud800"}'):
+        path.write_text(line + "\n")
+        with pytest.raises(InvalidConfig, match="line 1 is not a record"):
+            records.read(path)
+
+
+def test_a_digit_that_was_changed_on_the_disk_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT, {}])
+    assert records.read(path) == [RESULT, {}]
+    path.write_bytes(path.read_bytes().replace(b"0.5", b"0.6"))
+    with pytest.raises(InvalidConfig, match=r"line 1 is not a record .crc32 does not fit: the line was changed"):
+        records.read(path)
+
+
+def test_damage_is_set_aside_and_the_rest_stays(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT, RESULT | {"draw": 1}, RESULT | {"draw": 2}])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"half of \xff\n" + lines[2] + b'{"torn')
+    [damage] = records.set_damage_aside(path)
+    assert damage.place == f"{path}, line 2"
+    assert [record["draw"] for record in records.read(path)] == [0, 2]
+    assert (tmp_path / "records.damaged.jsonl").read_bytes() == b"half of \xff\n"
+    assert records.set_damage_aside(path) == []
+
+
+def test_records_of_another_version_are_said_so(tmp_path: Path) -> None:
+    assert records.other_versions([RESULT]) == ""
+    assert "1 of 2 records were written by quietnn 9.9" in records.other_versions([RESULT, {"version": "9.9"}])
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT | {"version": "9.9", "accuracy": [0.5]}])
+    with pytest.raises(InvalidConfig, match=r"quietnn '9.9' wrote it and this is"):
+        records.read(path)

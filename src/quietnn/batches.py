@@ -13,8 +13,22 @@ Inputs = Tensor | Mapping[str, Tensor]
 
 
 def call(model: nn.Module, inputs: Inputs) -> Any:
-    """The output of a model for its inputs, whatever kind of thing that is."""
-    return model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+    """The output of a model for its inputs, whatever kind of thing that is.
+
+    Raises:
+        QuietnnError: if the model cannot be run on them, with their shapes and kinds and what torch says.
+    """
+    try:
+        return model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError) as error:
+        named = {"inputs": inputs} if isinstance(inputs, Tensor) else inputs
+        told = ", ".join(f"{name} of shape {tuple(one.shape)} and {one.dtype}" for name, one in named.items())
+        first = next((parameter for parameter in model.parameters() if parameter.is_floating_point()), None)
+        weights = f" The network's weights are {first.dtype}." if first is not None else ""
+        raise QuietnnError(
+            f"the network cannot be run on {told}: {str(error).strip()[:300]}.{weights} Give inputs like those that it "
+            "was trained with"
+        ) from error
 
 
 def as_inputs(given: object) -> Inputs:
@@ -115,6 +129,9 @@ def check_inputs(inputs: object) -> int:
             )
         if not tensor.dim():
             raise InvalidConfig(f"{what} is a single number; examples run along the first dimension of a tensor")
+        if tensor.is_meta or tensor.layout is not torch.strided:
+            kind = "on the meta device and has no values" if tensor.is_meta else f"{tensor.layout}, and not dense"
+            raise InvalidConfig(f"{what} is {kind}; give a dense tensor with values")
         lengths.append(len(tensor))
     return min(lengths)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidWeights, QuietnnError
-from quietnn.weights import NORMALISATION_TYPES, Weights, noisy_names, noisy_names_of_state
+from quietnn.weights import NORMALISATION_TYPES, Weights, check_module, noisy_names, noisy_names_of_state
 
 Target = TypeVar("Target", bound="nn.Module | Weights | Tensor")
 
@@ -34,6 +34,7 @@ def noisy_weights(
     if isinstance(target, Tensor):
         return {_TENSOR: target.detach()}
     if isinstance(target, nn.Module):
+        check_module(target, normalisation=normalisation)
         tensors: Weights = dict(target.named_parameters(remove_duplicate=False))
         names = noisy_names(target, normalisation=normalisation) if noisy is None else tuple(noisy)
     elif isinstance(target, Mapping):

@@ -28,6 +28,12 @@ NORMALISATION_TYPES: tuple[type[nn.Module], ...] = (
 )
 """Modules whose parameters are sent without noise, beside those whose class name tells; see `is_normalisation`."""
 
+COMPUTABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""The kinds of numbers that weights may be."""
+
+LARGEST = 1e150
+"""No weight is larger: sums of squares stay finite."""
+
 _CLASS_NORMALISES = re.compile(r"Norm(Act|Activation|Gated|Fp32|FP32)?(\d+d?)?$|GRN$")
 _LAYER_NORMALISES = re.compile(r"norm|^ln(_|\d|$)", re.IGNORECASE)
 _BUFFERS = frozenset({"inv_freq", "final_logits_bias", "e_score_correction_bias", "layer_scalar"})
@@ -186,9 +192,56 @@ def partition(names: Sequence[str], groups: str | Partition) -> dict[str, tuple[
     return chosen
 
 
+def check_module(module: nn.Module, *, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES) -> None:
+    """Refuse a module that cannot be repaired, before anything is copied or run.
+
+    Scripted modules hide the kinds of their layers, and lazy, sparse, 8-bit and meta tensors have no values to compute
+    with. Parameters and running statistics must be finite, and running variances at least zero; other buffers, such as
+    masks, may hold infinity.
+
+    Raises:
+        InvalidWeights: with the name of the tensor, or the kind of the module.
+    """
+    statistics: dict[str, Tensor] = {}
+    for prefix, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise InvalidWeights(
+                f"{prefix or 'the model'} is a scripted module, whose layers cannot be told apart; give the module "
+                "that it was made from, before torch.jit.script or torch.jit.trace"
+            )
+        if is_normalisation(layer, normalisation):
+            names = (f"{prefix}.{name}" if prefix else name for name in ("running_mean", "running_var"))
+            found = (layer._buffers.get(name) for name in ("running_mean", "running_var"))
+            statistics |= {name: buffer for name, buffer in zip(names, found, strict=True) if buffer is not None}
+    for name, tensor in (*module.named_parameters(), *statistics.items()):
+        check_kind(name, tensor)
+        if tensor.is_floating_point() and tensor.numel():
+            check_weights({name: tensor})
+    for name, tensor in statistics.items():
+        if name.endswith("running_var") and bool((tensor < 0).any()):
+            raise InvalidWeights(
+                f"{name} holds {float(tensor.min()):g}, and a variance is never negative; repair it first"
+            )
+
+
+def check_kind(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that holds no dense numbers that torch can compute with."""
+    if nn.parameter.is_lazy(tensor):
+        raise InvalidWeights(f"{name} is lazy and has no values yet; run the network once, for example on one input")
+    if tensor.is_meta:
+        raise InvalidWeights(f"{name} is on the meta device and has no values; load the weights first")
+    if tensor.layout is not torch.strided:
+        raise InvalidWeights(f"{name} is {tensor.layout}; quietnn computes with dense tensors, use .to_dense()")
+    if tensor.is_floating_point() and tensor.dtype not in COMPUTABLE:
+        raise InvalidWeights(
+            f"{name} is {tensor.dtype}; quietnn computes with 16, 32 and 64 bit floats, use .bfloat16()"
+        )
+
+
 def check_weights(weights: Weights) -> None:
-    """Refuse tensors that are not floating point, are empty, or hold NaN or infinity."""
+    """Refuse tensors that are not dense floating point, are empty, or hold NaN or infinity."""
     for name, tensor in weights.items():
+        check_kind(name, tensor)
         if not tensor.is_floating_point():
             raise InvalidWeights(f"{name} is {tensor.dtype}; only floating point tensors can be noisy, leave it out")
         if tensor.numel() == 0:
@@ -199,6 +252,11 @@ def check_weights(weights: Weights) -> None:
             raise InvalidWeights(
                 f"{name} holds {bad} values that are not finite, of {tensor.numel()}; "
                 "repair or exclude that tensor before going on"
+            )
+        if max(-float(least), float(largest)) > LARGEST:
+            raise InvalidWeights(
+                f"{name} holds {max(-float(least), float(largest)):.3g}, and no weight may pass {LARGEST:g}: its "
+                "square would be infinite; scale the weights down first"
             )
 
 

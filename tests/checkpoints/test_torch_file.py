@@ -1,5 +1,6 @@
 """PyTorch files: equal to the library, ties and everything else kept, nothing run."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,30 @@ def test_tensors_that_are_more_than_they_seem(tmp_path: Path) -> None:
     torch.save({"a.weight": torch._neg_view(torch.ones(3, 3))}, tmp_path / "in.pt")
     denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.0)
     assert torch.load(tmp_path / "out.pt")["a.weight"].tolist() == [[-1.0] * 3] * 3
+
+
+def repacked(path: Path, compression: int) -> None:
+    """The same archive with its records packed another way."""
+    with zipfile.ZipFile(path) as old:
+        content = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as new:
+        for name, record in content.items():
+            new.writestr(name, record)
+
+
+def test_a_file_whose_records_are_deflated_holds_the_same_numbers(tmp_path: Path) -> None:
+    state = nn.Sequential(nn.Linear(30, 40), nn.BatchNorm1d(40)).state_dict()
+    torch.save(state, tmp_path / "in.pt")
+    repacked(tmp_path / "in.pt", zipfile.ZIP_DEFLATED)
+    found = open_checkpoint(tmp_path / "in.pt")
+    assert all(found.read(name).equal(tensor) for name, tensor in state.items())
+    denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01)
+    written = load(tmp_path / "out.pt")
+    assert all(written[name].equal(tensor) for name, tensor in quietnn.denoise(state, noise_variance=0.01).items())
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
+    torch.save({"a.weight": torch.zeros(40_000_000)}, tmp_path / "in.pt")
+    repacked(tmp_path / "in.pt", zipfile.ZIP_DEFLATED)
+    with pytest.raises(InvalidWeights, match=r"would grow to 160,0.* bytes when unpacked"):
+        open_checkpoint(tmp_path / "in.pt")

@@ -1,6 +1,7 @@
 """A sweep ends with the same records whatever the engine and however often it was killed."""
 
 import fcntl
+import json
 import math
 import os
 import random
@@ -16,6 +17,7 @@ from torch import nn
 
 from quietnn import records
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
+from quietnn.experiments.config import load_config
 from quietnn.experiments.methods import METHODS, Outcome, Receiver
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
@@ -112,6 +114,87 @@ def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice
     assert hits == 10
     subprocess.run(command, check=True, capture_output=True)
     assert without_times(records.read(path)) == uninterrupted
+
+
+def damage(path: Path, rng: random.Random) -> None:
+    """What a failing disk does: other bytes, a lost end, a lost or doubled piece."""
+    content = bytearray(path.read_bytes())
+    place = rng.randrange(len(content))
+    match rng.randrange(4):
+        case 0:
+            content[place] = (content[place] + rng.randrange(1, 256)) % 256
+        case 1:
+            del content[place:]
+        case 2:
+            del content[place : place + rng.randrange(1, 200)]
+        case _:
+            content[place:place] = content[place : place + rng.randrange(1, 200)]
+    path.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_killed_and_damaged_at_random_the_rest_is_made_again_and_nothing_wrong_stays(tmp_path: Path) -> None:
+    """Ten times, or as often as $QUIETNN_NUM_KILLS says."""
+    num_kills, rng = int(os.environ.get("QUIETNN_NUM_KILLS", "10")), random.Random(3)
+    config = replace(SMALL, num_draws=max(8, num_kills))
+    (tmp_path / "mini.toml").write_text(CONFIG.replace("num_draws = 3", f"num_draws = {config.num_draws}"))
+    command = [sys.executable, "-m", "quietnn.cli.entry", "sweep", str(tmp_path / "mini.toml")]
+    command += ["--out", str(tmp_path / "run"), "--engine", "inline"]
+    path = tmp_path / "run" / "records.jsonl"
+    hits = set_aside = 0
+    for _ in range(num_kills):
+        before = len(records.read_sound(path)[0])
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while len(records.read_sound(path)[0]) <= before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0.0, 0.1))
+        hits += process.poll() is None
+        process.kill()
+        process.wait()
+        damage(path, rng)
+        if rng.random() < 0.3:
+            damage(tmp_path / "run" / "config.json", rng)
+        set_aside += len(records.read_sound(path)[1])
+    last = subprocess.run(command, check=True, capture_output=True, text=True)
+    uninterrupted = without_times(list(config.run()))
+    assert without_times(records.read(path)) == uninterrupted
+    assert sorted(one.name for one in path.parent.iterdir()) == [
+        "config.json",
+        "records.damaged.jsonl",
+        "records.jsonl",
+    ]
+    assert hits == num_kills
+    assert set_aside
+    assert "Traceback" not in last.stderr
+    print(f"{num_kills} kills, {set_aside} lines set aside, {len(uninterrupted)} records the same")
+
+
+def test_a_damaged_line_is_said_set_aside_and_made_again(tmp_path: Path, uninterrupted: list[Record]) -> None:
+    sweep(SMALL, tmp_path, engine="inline")
+    path = tmp_path / "records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], lines[4].replace(b'"accuracy": ', b'"accuracy": 1'), *lines[5:]]))
+    (tmp_path / "config.json").write_text("{")
+    told: list[records.Damage] = []
+    made: list[Record] = []
+    found = sweep(
+        SMALL, tmp_path, engine="inline", on_damage=told.append, on_record=lambda record, *_: made.append(record)
+    )
+    assert without_times(found) == uninterrupted == without_times(records.read(path))
+    assert len(made) == 1
+    assert [damage.place for damage in told] == [f"{path}, line 5"]
+    assert (tmp_path / "records.damaged.jsonl").read_bytes().count(b"\n") == 1
+    assert json.loads((tmp_path / "config.json").read_text())["name"] == "mini"
+
+
+@pytest.mark.parametrize("num_draws", [10**7, 99999999999999999999])
+def test_absurd_work_is_refused_before_it_begins(tmp_path: Path, num_draws: int) -> None:
+    (tmp_path / "mini.toml").write_text(CONFIG)
+    with pytest.raises(InvalidConfig, match=r"num_draws is .*(at most|64 bits)"):
+        load_config(NoisyInference, tmp_path / "mini.toml", overrides=[f"num_draws={num_draws}"])
+    with pytest.raises(InvalidConfig, match=r"that is 6,000,000 records, and a run has 1,000,000 at most"):
+        load_config(NoisyInference, tmp_path / "mini.toml", overrides=["num_draws=1_000_000"])
 
 
 def test_a_run_can_be_extended_but_not_changed(tmp_path: Path, uninterrupted: list[Record]) -> None:

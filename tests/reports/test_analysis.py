@@ -140,8 +140,11 @@ def test_a_folder_without_records_says_what_was_looked_for(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"method": "ml"}\nnot json\n{}\n', "line 2 is not a record"),
-        (b'{"method": "ml", "wnr_db": 0, "draw": 0}\n', "record 1 .ml. has accuracy None"),
+        (b'{"a": 1}\nnot json\n{}\n', "line 2 is not a record"),
+        (
+            b'{"method": "ml", "wnr_db": 0, "draw": 0}\n',
+            "line 1 is not a record .accuracy is missing",
+        ),
         (b"\xff\xfe\x00\n", "line 1 is not a record"),
     ],
 )

@@ -76,12 +76,12 @@ def test_two_results_for_one_cell_must_agree() -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ({"method": None}, "record 1 has method None"),
-        ({"wnr_db": "high"}, "wnr_db 'high'"),
-        ({"wnr_db": math.nan}, "wnr_db nan"),
-        ({"accuracy": None}, "accuracy None"),
-        ({"accuracy": 61.2}, "accuracy 61.2; it lies between 0 and 1"),
-        ({"draw": True}, "draw True"),
+        ({"method": None}, "record 1: method is None; it must be text"),
+        ({"wnr_db": "high"}, "wnr_db is 'high'"),
+        ({"wnr_db": math.nan}, "wnr_db is nan"),
+        ({"accuracy": None}, "accuracy is None"),
+        ({"accuracy": 61.2}, "accuracy is 61.2; it must be a number from 0 to 1"),
+        ({"draw": True}, "draw is True"),
     ],
 )
 def test_a_record_that_is_no_result_is_refused_by_name(broken: Record, message: str) -> None:

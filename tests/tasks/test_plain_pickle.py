@@ -77,3 +77,22 @@ def test_damaged_pickles_raise_only_our_error(cut: int, junk: bytes) -> None:
     damaged = whole[: min(cut, len(whole) - 1)] + junk
     with contextlib.suppress(InvalidConfig):
         read_plain_pickle(damaged)
+
+
+def test_a_hundred_bytes_do_not_ask_for_256_gib() -> None:
+    """An array whose bytes are the number 2**38."""
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR"
+    number = b"\x8a\x05" + (2**38).to_bytes(5, "little")
+    content = array + b"(I1\n(I1\nt(cnumpy\ndtype\n(S'u1'\ntRI00\n" + number + b"tb."
+    content = array + b"(K\x01(K\x01tcnumpy\ndtype\n(X\x02\x00\x00\x00u1tRI00\n" + number + b"tb."
+    content = content.replace(b"S'b'\n", b"X\x01\x00\x00\x00b")
+    with pytest.raises(InvalidConfig, match="an array whose values are a int"):
+        read_plain_pickle(content)
+
+
+def test_a_value_that_holds_itself_many_times_is_refused_at_once() -> None:
+    """Its text, or its hash, would take 2**60 steps."""
+    nested = b"K\x01" + b"".join(b"q%c" % number + b"h%c" % number + b"\x86" for number in range(60))
+    for end in (b"K\x02" + b"R.", b"K\x02s."):
+        with pytest.raises(InvalidConfig):
+            read_plain_pickle(b"}" + nested + end)

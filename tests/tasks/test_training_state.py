@@ -18,7 +18,7 @@ def test_the_newest_whole_state_counts(tmp_path: Path) -> None:
     assert load_state(tmp_path / "never", recipe=RECIPE) is None
     save_state(tmp_path, state(1), recipe=RECIPE)
     save_state(tmp_path, state(2), recipe=RECIPE)
-    (tmp_path / ".partial-77").mkdir()  # what a kill in the middle of writing leaves
+    (tmp_path / ".epoch-00002.77.part").mkdir()  # what a kill in the middle of writing leaves
     found = load_state(tmp_path, recipe=RECIPE)
     assert found is not None
     assert found.num_epochs_done == 2
@@ -38,6 +38,6 @@ def test_a_kill_between_writing_the_new_and_removing_the_old_loses_nothing(tmp_p
 
 def test_forgetting(tmp_path: Path) -> None:
     save_state(tmp_path, state(1), recipe=RECIPE)
-    (tmp_path / ".partial-77").mkdir()
+    (tmp_path / ".epoch-00002.77.part").mkdir()
     forget_states(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from quietnn.errors import InvalidWeights, MissingData
 _SINGLE = "model.safetensors"
 _INDEX = ".safetensors.index.json"
 _MAX_INDEX_BYTES = 100_000_000
+_LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,10 @@ def _sharded(index: Path) -> tuple[Shard, ...]:
     for name in dict.fromkeys(weight_map.values()):
         if not name.endswith(".safetensors") or Path(name).name != name:
             raise InvalidWeights(f"{index} names the shard {name!r}; shards are .safetensors files beside the index")
-        if not (index.parent / name).is_file():
-            raise MissingData(f"{index.name} names the shard {name}, which is not in {index.parent}; fetch it")
+        if len(os.fsencode(name)) > _LONGEST_NAME or not (index.parent / name).is_file():
+            raise MissingData(
+                f"{index.name} names the shard {name[:_LONGEST_NAME]}, which is not in {index.parent}; fetch it"
+            )
         shards.append(Shard(index.parent / name, read_header(index.parent / name)))
     homes = {name: shard.path.name for shard in shards for name in shard.header.entries}
     all_entries(shards)

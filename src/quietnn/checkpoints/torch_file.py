@@ -136,10 +136,11 @@ def _load(path: Path) -> Any:
     if not path.is_file():
         raise MissingData(f"there is no file {path}; give an existing one")
     try:
-        try:
+        if _is_stored(path):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # files from before torch 1.6 cannot be mapped
-            return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except InvalidWeights:
+        raise
     except pickle.UnpicklingError as error:
         raise InvalidWeights(
             f"{path} holds more than tensors and plain values, and quietnn runs no code from files; "
@@ -149,6 +150,22 @@ def _load(path: Path) -> Any:
         raise InvalidWeights(
             f"{path} is not a whole PyTorch file ({type(error).__name__}: {str(error)[:200]}); save or fetch it again"
         ) from error
+
+
+def _is_stored(path: Path) -> bool:
+    """Whether a file can be mapped: an archive of torch 1.6 or later whose records are all stored as they are.
+
+    A compressed record that is mapped would be taken for numbers. One that is read may grow, within bounds.
+    """
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        records = archive.infolist()
+    packed = [record for record in records if record.compress_type != zipfile.ZIP_STORED]
+    grown = sum(record.file_size for record in packed)
+    if grown > max(_MAX_REPEATED_BYTES, 10 * path.stat().st_size):
+        raise InvalidWeights(f"{path} would grow to {grown:,} bytes when unpacked; save it again with torch.save")
+    return not packed
 
 
 def _find_state(path: Path, content: Mapping[Any, Any]) -> str | None:

@@ -11,7 +11,10 @@ import typer
 from quietnn.reports.figures import Style
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quietnn.reports.analysis import Analysis
+    from quietnn.reports.runs import Run
 
 
 def analyze(
@@ -58,6 +61,7 @@ def report(
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     command = shlex.join(["quietnn", *sys.argv[1:]])
     for analysis, place in analyses:
+        say_versions(analysis.runs)
         where = place or analysis.runs[0].folder
         written = write_analysis(analysis, where, date=date, command=command, style=style)
         if as_json:
@@ -65,6 +69,15 @@ def report(
         else:
             _print(analysis)
             typer.echo(f"Wrote {where / 'report.html'} and {len(written) - 1} files beside it.")
+
+
+def say_versions(runs: "Sequence[Run]") -> None:
+    """Say on the error stream which runs hold records of another version."""
+    from quietnn.records import other_versions
+
+    for run in runs:
+        if sentence := other_versions(run.records):
+            typer.echo(f"{run.folder}: {sentence}", err=True)
 
 
 def _print(analysis: "Analysis") -> None:

@@ -22,7 +22,7 @@ def channels(
     from quietnn.channels.error_shape import HISTOGRAM_REACH, PROBABILITIES
     from quietnn.cli.table import print_table
     from quietnn.experiments.channel_errors import ChannelErrors
-    from quietnn.files import write_whole
+    from quietnn.files import write_together
     from quietnn.reports.error_figure import density_figure, quantile_figure
     from quietnn.reports.figures import save_figure
     from quietnn.reports.tables import Table, to_markdown
@@ -60,8 +60,8 @@ def channels(
     )
     table = Table(f"{task}: what channels do to the weights (seed {seed})", header, rows)
     if out is not None:
-        write_whole(out / "records.jsonl", "".join(records.encode(record) + "\n" for record in found).encode())
-        write_whole(out / "table.md", (to_markdown(table) + "\n").encode())
+        lines = "".join(records.encode(record) + "\n" for record in found)
+        write_together(out, {"records.jsonl": lines.encode(), "table.md": (to_markdown(table) + "\n").encode()})
         save_figure(density_figure(found, reach=HISTOGRAM_REACH), out / "errors")
         save_figure(quantile_figure(found, probabilities=PROBABILITIES), out / "quantiles")
     print_table(table, Console())

@@ -18,9 +18,12 @@ def evaluate(
 ) -> None:
     """Test a task's clean weights: accuracy with its standard error, and loss."""
     from quietnn.tasks.registry import load_task
+    from quietnn.weights import check_module
 
     loaded = load_task(task, data_dir=data_dir, weights=weights)
-    score = loaded.evaluate(loaded.load_model(), loaded.test_examples(num_examples))
+    model = loaded.load_model()
+    check_module(model)
+    score = loaded.evaluate(model, loaded.test_examples(num_examples))
     if as_json:
         fields = {
             "task": loaded.name,

@@ -38,6 +38,7 @@ def federate(
             data_dir=data_dir,
             on_record=progress.on_record,
             on_round=progress.on_round,
+            on_damage=lambda damage: typer.echo(f"set aside: {damage}; its record is made again", err=True),
         )
     report = write_federated_report(folder)
     typer.echo("\n".join(report.sentences))

@@ -18,11 +18,12 @@ def figures(
     ] = None,
 ) -> None:
     """Draw accuracy, surfaces, layers and theory in the paper's layout, as PDF, SVG and PNG."""
-    from quietnn.cli.analyze import figure_style
+    from quietnn.cli.analyze import figure_style, say_versions
     from quietnn.reports.publication import publication_figures, write_figures
     from quietnn.reports.runs import read_run
 
     read = [read_run(run) for run in runs]
+    say_versions(read)
     where = out or (read[0].folder if len(read) == 1 else Path()) / "figures"
     drawn = publication_figures(read, style=figure_style(style), level=level)
     kinds = [kind.strip() for kind in formats.split(",") if kind.strip()]

@@ -19,7 +19,7 @@ def gaussianity(
     from quietnn import records
     from quietnn.cli.table import print_table
     from quietnn.experiments.gaussianity import Gaussianity
-    from quietnn.files import write_whole
+    from quietnn.files import write_together
     from quietnn.reports.tables import Table, to_markdown
 
     found = list(Gaussianity(task, wnr_db, str(weights) if weights else None).run(data_dir))
@@ -37,6 +37,6 @@ def gaussianity(
     header = ("layer", "weights", "WNR (dB)", "excess kurtosis", "KS distance", "prior's cost (dB)")
     table = Table(f"{task} at {wnr_db:g} dB: how Gaussian the weights are", header, rows)
     if out is not None:
-        write_whole(out / "records.jsonl", "".join(records.encode(record) + "\n" for record in found).encode())
-        write_whole(out / "table.md", (to_markdown(table) + "\n").encode())
+        lines = "".join(records.encode(record) + "\n" for record in found)
+        write_together(out, {"records.jsonl": lines.encode(), "table.md": (to_markdown(table) + "\n").encode()})
     print_table(table, Console())

@@ -29,10 +29,12 @@ def report(
     if live:
         _serve(runs, level=level, port=port)
         return
+    from quietnn.cli.analyze import say_versions
     from quietnn.reports.page.document import write_report
     from quietnn.reports.runs import read_run
 
     read = [read_run(run) for run in runs]
+    say_versions(read)
     where = out or (read[0].folder if len(read) == 1 else Path()) / "report.html"
     if where.is_dir():
         raise InvalidConfig(f"--out is {where}, which is a folder; name the file, for example {where / 'report.html'}")

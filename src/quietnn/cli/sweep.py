@@ -25,6 +25,7 @@ def sweep(
     from quietnn.experiments.config import load_config
     from quietnn.experiments.noisy_inference import NoisyInference
     from quietnn.experiments.sweep import sweep as run
+    from quietnn.records import other_versions
 
     experiment = load_config(NoisyInference, config, preset=preset, overrides=set_ or [])
     folder = out or Path("runs") / experiment.name
@@ -38,5 +39,8 @@ def sweep(
             address=address,
             data_dir=data_dir,
             on_record=on_record,
+            on_damage=lambda damage: typer.echo(f"set aside: {damage}; its record is made again", err=True),
         )
+    if sentence := other_versions(records):
+        typer.echo(sentence)
     typer.echo(f"{len(records)} records in {folder}; next: quietnn analyze {folder}")

@@ -84,9 +84,7 @@ def _coloured(z: float) -> str:
 
 def _write_records(path: Path, records: Sequence[Record]) -> None:
     """Replace the file as a whole: an older run's records are not mixed in."""
-    from quietnn.records import append
+    from quietnn.files import write_whole
+    from quietnn.records import encode
 
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    append(part, records)
-    part.replace(path)
+    write_whole(path, "".join(encode(record) + "\n" for record in records).encode())

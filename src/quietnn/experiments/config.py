@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import quietnn
 from quietnn.errors import InvalidConfig, MissingData, suggest
+from quietnn.records import MOST_RECORDS
 
 Config = TypeVar("Config")
 
 _SHIPPED = Path(quietnn.__file__).parent / "configs"
+_LARGEST_INT = 2**63 - 1
 
 
 def load_config(kind: type[Config], path: Path, *, preset: str | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -31,9 +33,11 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
     path = find_config(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not text, numbers and nests without end
         raise InvalidConfig(f"{path} is not valid TOML: {error}") from error
     presets = values.pop("presets", {})
+    if not isinstance(presets, dict) or not all(isinstance(table, dict) for table in presets.values()):
+        raise InvalidConfig(f"{path}: presets are tables; write [presets.NAME] above the keys of each")
     if preset is not None:
         if preset not in presets:
             raise InvalidConfig(f"{path} has no preset {preset!r}; {suggest(preset, presets)}")
@@ -79,7 +83,7 @@ def _override(override: str) -> dict[str, Any]:
     key, _, text = override.partition("=")
     try:
         return tomllib.loads(f"{key} = {text}")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         if key.isidentifier() and re.fullmatch(r"[A-Za-z_./~][^\s\"'=,;{}\[\]]*", text):
             return {key: text}
         raise InvalidConfig(f"--set {override!r} is not KEY=VALUE with a TOML value: {error}") from error
@@ -87,7 +91,7 @@ def _override(override: str) -> dict[str, Any]:
 
 def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) -> Config:
     """Build a configuration from plain values, checking names and types."""
-    assert dataclasses.is_dataclass(kind)
+    assert dataclasses.is_dataclass(kind)  # a mistake of ours
     fields = {field.name: field for field in dataclasses.fields(kind)}
     hints = typing.get_type_hints(kind)
     for key in values:
@@ -111,6 +115,26 @@ def to_mapping(config: Any) -> dict[str, Any]:
     }
 
 
+def check_work(config: Any, num_records: int) -> None:
+    """Refuse absurd work before any of it is done.
+
+    Args:
+        config: a dataclass whose counts are called `num_...`.
+        num_records: how many it asks for.
+
+    Raises:
+        InvalidConfig: if a count, or the number of records, is more than any run can have.
+    """
+    for name, value in dataclasses.asdict(config).items():
+        if name.startswith("num_") and value is not None and value > MOST_RECORDS:
+            raise InvalidConfig(f"{name} is {value:,}; it can be {MOST_RECORDS:,} at most")
+    if num_records > MOST_RECORDS:
+        raise InvalidConfig(
+            f"that is {num_records:,} records, and a run has {MOST_RECORDS:,} at most; take fewer WNRs, methods or "
+            "draws (num_draws), or split them into several runs"
+        )
+
+
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """The value in the type of the field; int is taken for float, a list for a tuple."""
     if isinstance(hint, types.UnionType):
@@ -121,8 +145,12 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise InvalidConfig(f"{where} is {value!r}; give a list in square brackets")
         return tuple(_convert(item, typing.get_args(hint)[0], where) for item in value)
+    if isinstance(value, int) and abs(value) > _LARGEST_INT:
+        raise InvalidConfig(f"{where} is a whole number of more than 64 bits; give a smaller one")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, str) and not value.isprintable():
+        raise InvalidConfig(f"{where} is {value[:40]!a}; leave out what cannot be printed")
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise InvalidConfig(f"{where} is {value!r}; give a {hint.__name__}")
     return value

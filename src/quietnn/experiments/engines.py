@@ -1,8 +1,10 @@
 """Where units of work run: in this process, in worker processes, or on Ray. The records are the same."""
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar
@@ -119,7 +121,8 @@ class _Crew:
     def hire(self, unit: Any, attempt: int) -> None:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self._make_worker, self._num_threads), daemon=True)
-        process.start()
+        with _interrupts_blocked():
+            process.start()
         theirs.close()
         self._processes[ours] = process
         self.assign(ours, unit, attempt)
@@ -144,6 +147,19 @@ class _Crew:
     def dismiss_all(self) -> None:
         for pipe in list(self._processes):
             self.dismiss(pipe)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Ctrl-C goes to every process of a terminal; a worker that is started in here leaves it to this process."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Connection, make_worker: MakeWorker[Any], num_threads: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from quietnn.experiments.federated_run import OnRound, Worker, ignore_round
 from quietnn.experiments.noisy_training import EXTENDABLE, NoisyTraining
-from quietnn.experiments.sweep import OnRecord, ignore_record, run_missing
+from quietnn.experiments.sweep import OnDamage, OnRecord, ignore_damage, ignore_record, run_missing
 from quietnn.records import Record
 
 
@@ -19,6 +19,7 @@ def federate(
     data_dir: Path | None = None,
     on_record: OnRecord = ignore_record,
     on_round: OnRound = ignore_round,
+    on_damage: OnDamage = ignore_damage,
 ) -> list[Record]:
     """Make every record that the folder lacks, and return all of them.
 
@@ -33,6 +34,7 @@ def federate(
         data_dir: where data sets lie.
         on_record: told about each finished run, how many there are, and how many there will be in its stage.
         on_round: told about each round; inline only, since workers keep their rounds to themselves.
+        on_damage: told about each damaged record, which is made again.
     """
     found: list[Record] = []
     told = on_round if engine == "inline" else ignore_round
@@ -47,5 +49,6 @@ def federate(
             num_workers=num_workers,
             num_threads=num_threads,
             on_record=on_record,
+            on_damage=on_damage,
         )
     return found

@@ -18,7 +18,7 @@ from quietnn.channels.base import Channel, Rated
 from quietnn.channels.named import channel_named, effective_wnr_db, level_of
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
-from quietnn.experiments.config import to_mapping
+from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.methods import Draw, check_method, run_method
 from quietnn.observation import misjudged
 from quietnn.records import Record
@@ -133,6 +133,7 @@ class NoisyInference:
             raise InvalidConfig("mmse_pb_reused needs the WNR to tune at; set reuse_wnr_db")
         for wnr_db in self.wnr_db:
             db_to_ratio(wnr_db)
+        check_work(self, len(self.methods) * len(self.wnr_db or self.levels) * self.num_draws)
 
     @property
     def digest(self) -> str:
@@ -178,7 +179,7 @@ class Unit:
 
 def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """The key of a unit's record."""
-    return record.get("level", record["wnr_db"]), record["draw"], record["method"]
+    return record.get("level", record.get("wnr_db")), record.get("draw"), record.get("method")
 
 
 class Worker:

@@ -7,7 +7,7 @@ from typing import Any
 
 from quietnn import records
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.experiments.config import to_mapping
+from quietnn.experiments.config import check_work, to_mapping
 from quietnn.federated.schemes import CLEAN, FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
 from quietnn.federated.settings import FederationSettings
 from quietnn.units import db_to_ratio
@@ -75,6 +75,7 @@ class NoisyTraining(FederationSettings):
         for text in self.fixed:
             for wnr_db in self.wnr_db:
                 fixed_temperatures(*candidate(text), wnr_db)
+        check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws)
 
     def identity(self) -> dict[str, Any]:
         """What decides a record's value; adding WNRs, draws or schemes to a run does not change it."""

@@ -20,6 +20,9 @@ CONFIG = "config.json"
 OnRecord = Callable[[Record, int, int], None]
 """Told about each new record, how many there are, and how many there will be."""
 
+OnDamage = Callable[[records.Damage], None]
+"""Told about each line of an older sitting that is damaged; its record is made again."""
+
 
 class Experiment(Protocol):
     """A frozen configuration that tells its records from those of another."""
@@ -54,6 +57,10 @@ def ignore_record(record: Record, done: int, total: int) -> None:
     """The callback of those who do not want to know."""
 
 
+def ignore_damage(damage: records.Damage) -> None:
+    """The callback of those who look into `records.damaged.jsonl` themselves."""
+
+
 def sweep(
     config: NoisyInference,
     folder: Path,
@@ -64,11 +71,13 @@ def sweep(
     address: str | None = None,
     data_dir: Path | None = None,
     on_record: OnRecord = ignore_record,
+    on_damage: OnDamage = ignore_damage,
 ) -> list[Record]:
     """Make every record of an experiment that the folder lacks, and return all of them.
 
     Safe to kill at any instant: a record is on the disk before the next is asked for, and a rerun does only what
-    is missing. WNRs, draws and methods may be added to a run; anything else needs a folder of its own.
+    is missing. A damaged line is set aside in `records.damaged.jsonl`, and its record is made again. WNRs, draws and
+    methods may be added to a run; anything else needs a folder of its own.
 
     Args:
         config: the experiment.
@@ -79,6 +88,7 @@ def sweep(
         address: of an existing Ray cluster.
         data_dir: where data sets and weights are.
         on_record: told about each new record, how many there are, and how many there will be.
+        on_damage: told about each damaged line.
     """
     return run_missing(
         config,
@@ -91,6 +101,7 @@ def sweep(
         num_threads=num_threads,
         address=address,
         on_record=on_record,
+        on_damage=on_damage,
     )
 
 
@@ -106,6 +117,7 @@ def run_missing(
     num_threads: int = 1,
     address: str | None = None,
     on_record: OnRecord = ignore_record,
+    on_damage: OnDamage = ignore_damage,
 ) -> list[Record]:
     """Make the records of these units that the folder lacks, and return all that are in it; what `sweep` is made of.
 
@@ -120,17 +132,23 @@ def run_missing(
         num_threads: torch threads in each.
         address: of an existing Ray cluster.
         on_record: told about each new record.
+        on_damage: told about each damaged line.
     """
     path = folder / RECORDS
     wanted = {key for unit in units for key in unit.keys()}  # noqa: SIM118
-    have = _of_this_experiment(config, folder, extendable)
-    if wanted <= {key_of(record) for record in have}:
+    have, damaged = _of_this_experiment(config, folder, extendable)
+    is_told = not have or _stored_config(folder)
+    if is_told and not damaged and wanted <= {key_of(record) for record in have}:
         return have
     with records.sole_writer(folder):
-        have = _of_this_experiment(config, folder, extendable)
+        for damage in records.set_damage_aside(path):
+            on_damage(damage)
+        have, _ = _of_this_experiment(config, folder, extendable)
         done = {key_of(record) for record in have}
         missing = [rest for unit in units if (rest := unit.without(done)).methods]
         num_before = len(have)
+        if not is_told:
+            _write_config(config, folder)
         for record in run_units(
             engine, make_worker, missing, num_workers=num_workers, num_threads=num_threads, address=address
         ):
@@ -144,13 +162,15 @@ def run_missing(
     return have
 
 
-def _of_this_experiment(config: Experiment, folder: Path, extendable: Collection[str]) -> list[Record]:
-    """The records of a folder, which must be those of this configuration or of one that it extends."""
-    have = records.read(folder / RECORDS)
+def _of_this_experiment(
+    config: Experiment, folder: Path, extendable: Collection[str]
+) -> tuple[list[Record], list[records.Damage]]:
+    """The sound records of a folder, which must be those of this configuration or of one that it extends."""
+    have, damaged = records.read_sound(folder / RECORDS)
     other = next((record for record in have if record.get("config") != config.digest), None)
     if other is None:
-        return have
-    theirs = json.loads((folder / CONFIG).read_text()) if (folder / CONFIG).exists() else {}
+        return have, damaged
+    theirs = _stored_config(folder)
     ours = to_mapping(config)
     differ = [key for key in ours if key not in extendable and key in theirs and theirs[key] != ours[key]]
     raise InvalidConfig(
@@ -158,6 +178,15 @@ def _of_this_experiment(config: Experiment, folder: Path, extendable: Collection
         + (f" ({', '.join(f'{key} was {theirs[key]!r}, is {ours[key]!r}' for key in differ[:3])})" if differ else "")
         + "; choose another --out, or remove the folder to start over"
     )
+
+
+def _stored_config(folder: Path) -> dict[str, Any]:
+    """The configuration of an older sitting; empty if it is lost or damaged, for it only words a refusal."""
+    try:
+        stored = json.loads((folder / CONFIG).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def _write_config(config: Experiment, folder: Path) -> None:

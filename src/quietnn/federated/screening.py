@@ -17,8 +17,8 @@ from quietnn.weights import Weights
 NORM_BOUND = 10.0
 """How many times the median norm of the others an update may have.
 
-In 81 runs on the digits with the paper's partition, honest updates stayed below 2.5 times, and below 14 times in what is
-sent without noise, so it does not act. Weights multiplied by -50 are hundreds of times the others' updates. Parts of
+In 81 runs on the digits with the paper's partition, honest updates stayed below 2.5 times, and below 14 times in what
+is sent without noise, so it does not act. Weights multiplied by -50 are hundreds of times the others' updates. Parts of
 very unequal sizes exceed it now and then; docs/security.md has the figures.
 """
 

@@ -32,7 +32,7 @@ from quietnn.random_effects import excess_variance
 from quietnn.targets import noisy_weights
 from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.watching.visits import Visit, visit_batch_norms
-from quietnn.weights import NORMALISATION_TYPES
+from quietnn.weights import NORMALISATION_TYPES, check_module
 
 _STEPS = 30
 _LARGEST_SHARE = 1 - 1e-9
@@ -62,6 +62,7 @@ def noise_power_from_batch_norm(
         QuietnnError: if there is no BatchNorm that a noisy convolution or linear layer feeds, fewer than two inputs, or
             something is not finite.
     """
+    check_module(model, normalisation=normalisation)
     watched = copy.deepcopy(model)
     names = noisy_weights(watched, noisy=noisy, normalisation=normalisation)
     parameters = dict(watched.named_parameters(remove_duplicate=False))
@@ -69,8 +70,8 @@ def noise_power_from_batch_norm(
     visit_batch_norms(watched, inputs, rule)
     if not rule.layers:
         raise InvalidConfig(
-            "no BatchNorm is fed by a noisy convolution or linear layer and by that alone, so there is no mismatch to "
-            "measure; use noise_power_from_pilots or noise_power_from_receptions"
+            "no BatchNorm with variances above zero is fed by a noisy convolution or linear layer and by that alone, "
+            "so there is no mismatch to measure; use noise_power_from_pilots or noise_power_from_receptions"
         )
     return _pool(rule.layers, rule.energies())
 
@@ -136,7 +137,7 @@ class _Mismatch:
                 square=narrow * float(patches.variances.square().sum()),
                 sampling=sample.common_error,
             )
-            if layer.per_noise > 0:
+            if layer.per_noise > 0 and layer.clean > 0:  # statistics of zero are none: a layer that was never trained
                 self.layers.append(layer)
         return sample.mean, sample.variance
 

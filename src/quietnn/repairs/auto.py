@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from quietnn.batches import call, take
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.evidence import Evidence, Split, Verdict, folds
 from quietnn.methods import NEEDS
@@ -14,6 +15,7 @@ from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import REPAIRS, Repair, Repaired
 from quietnn.repairs.choice import BASELINE, accuracy_of_choice, at_least, choose
+from quietnn.watching.undisturbed import undisturbed
 
 MAX_PASSES = 450.0
 """Enough for every candidate and for making the winner once more."""
@@ -114,6 +116,9 @@ def auto(
         Details: `chosen`, `tried`, `expected_accuracy`, `accuracy_at_least`, `notes`, and all of them as a `report`.
         Without noise the network comes back bit for bit.
     """
+    if evidence.has_inputs:
+        with undisturbed(observation.model), torch.no_grad():
+            call(observation.model, take(next(evidence.batches())[0], slice(2)))  # says what does not fit
     notes: tuple[str, ...] = ()
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)

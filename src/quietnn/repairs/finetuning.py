@@ -16,6 +16,7 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import wide
+from quietnn.weights import check_module
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 """Peak step sizes that Adam is usually given for fine-tuning."""
@@ -107,4 +108,5 @@ def finetuned(
             scores[rate] = scratch.judge_network(candidate, split.held_out)
     best = min(scores, key=lambda rate: scores[rate]) if scores else learning_rates[0]
     finished = scratch.finish(model, fit(torch.arange(num_examples), best))
+    check_module(finished)  # steps that were too long end in infinity
     return Repaired(finished, "finetuned", scratch.num_passes, {"learning_rate": best, "held_out_loss": scores})

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quietnn.errors import InvalidConfig
 from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
+from quietnn.records.schema import INFERENCE, problem
 
 FloatArray = NDArray[np.float64]
 
@@ -145,15 +146,8 @@ def check_record(record: Mapping[str, Any], number: int) -> None:
     Raises:
         InvalidConfig: with the record's number, the field and its value.
     """
-    name = record.get("method")
-    if not isinstance(name, str):
-        raise InvalidConfig(f"record {number} has method {name!r}; a result names its method in a string")
-    for field in ("wnr_db", "accuracy") if name == CLEAN else ("wnr_db", "accuracy", "draw"):
-        value = record.get(field)
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-            raise InvalidConfig(f"record {number} ({name}) has {field} {value!r}; it must be a number")
-    if not 0 <= record["accuracy"] <= 1:
-        raise InvalidConfig(f"record {number} ({name}) has accuracy {record['accuracy']}; it lies between 0 and 1")
+    if reason := problem({**record, "experiment": INFERENCE}):
+        raise InvalidConfig(f"record {number}: {reason}")
 
 
 def _put(

@@ -61,15 +61,16 @@ def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> 
 
 def _draw_deployed(axes: Any, records: Sequence[Record], colour: Any, line: str, label: str) -> None:
     if records:
-        mean = 100 * np.mean([record["deployed_ml"] for record in records], axis=0)
-        axes.plot(records[0]["deployed_wnr_db"], mean, line, color=colour, label=label, marker="o", markersize=3)
+        grid = records[0]["deployed_wnr_db"]
+        same = [record["deployed_ml"] for record in records if record["deployed_wnr_db"] == grid]
+        axes.plot(grid, 100 * np.mean(same, axis=0), line, color=colour, label=label, marker="o", markersize=3)
 
 
 def _draw(axes: Any, records: Sequence[Record], method: str) -> None:
     """The mean over the runs that reached each round; runs that diverged end where they did."""
     by_round: dict[int, list[float]] = {}
     for record in records:
-        for number, accuracy in zip(record["tested_rounds"], record["round_accuracy"], strict=True):
+        for number, accuracy in zip(record.get("tested_rounds") or (), record.get("round_accuracy") or (), strict=True):
             by_round.setdefault(number, []).append(100 * accuracy)
     if not by_round:
         return

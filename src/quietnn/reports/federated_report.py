@@ -7,17 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from quietnn.errors import MissingData
-from quietnn.files import write_whole
+from quietnn.files import write_together
 from quietnn.methods import CLEAN, REFERENCE, is_oracle
 from quietnn.records import Record, read
+from quietnn.records.schema import TRAINING
 from quietnn.reports.accuracy_figure import Panel, accuracy_figure
 from quietnn.reports.curves import Curve, curves
 from quietnn.reports.federated_figures import deployment_figure, rounds_figure
-from quietnn.reports.figures import Style, save_figure
+from quietnn.reports.figures import Style, to_png, to_svg
 from quietnn.reports.gains import Gain, crossing, gain_db, percent
+from quietnn.reports.runs import RECORDS
 from quietnn.reports.tables import Table, accuracy_table, gain_table, interval_text, to_csv, to_markdown
 
-EXPERIMENT = "noisy_training"
+EXPERIMENT = TRAINING
 CHANCE = 0.1
 """The accuracy that a run counts with in a curve when it diverged: ten classes, guessed."""
 
@@ -75,7 +77,7 @@ class FederatedReport:
         diverged = [record for record in self.records if record.get("status") == "diverged"]
         found += [
             f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
-            f"{record['diverged_round']}; it counts as {percent(CHANCE)}."
+            f"{record.get('diverged_round', '?')}; it counts as {percent(CHANCE)}."
             for record in diverged
         ]
         return found
@@ -83,7 +85,7 @@ class FederatedReport:
 
 def holds_federations(folder: Path) -> bool:
     """Whether a folder holds records of noisy training."""
-    path = folder / "records.jsonl"
+    path = folder / RECORDS
     return path.is_file() and any(record.get("experiment") == EXPERIMENT for record in read(path))
 
 
@@ -98,8 +100,10 @@ def read_federated_report(folder: Path, *, level: float | None = None, num_resam
 
     Raises:
         MissingData: if there are no records of noisy training.
+        InvalidConfig: if a line is no sound record, with its number and field.
     """
-    found = [record for record in read(folder / "records.jsonl") if record.get("experiment") == EXPERIMENT]
+    path = folder / RECORDS
+    found = [record for record in read(path) if record.get("experiment") == EXPERIMENT]
     if not found:
         raise MissingData(
             f"no records of {EXPERIMENT} in {folder}; make some with: quietnn federate CONFIG --out {folder}"
@@ -127,11 +131,12 @@ def write_federated_report(folder: Path, *, level: float | None = None, style: S
     if any(record.get("deployed_wnr_db") for record in report.records):
         figures["deployed"] = deployment_figure(report.records)
     summary = ["# Noisy training", "\n".join(f"- {line}" for line in report.sentences), *map(to_markdown, tables)]
-    write_whole(folder / "summary.md", ("\n\n".join(summary) + "\n").encode())
+    files = {"summary.md": ("\n\n".join(summary) + "\n").encode()}
     for name, table in zip(("accuracy", "gains"), tables, strict=False):
-        write_whole(folder / f"{name}.csv", to_csv(table).encode())
+        files[f"{name}.csv"] = to_csv(table).encode()
     for name, figure in figures.items():
-        save_figure(figure, folder / name)
+        files |= {f"{name}.png": to_png(figure), f"{name}.svg": to_svg(figure).encode()}
+    write_together(folder, files)
     return report
 
 
@@ -148,7 +153,7 @@ def _panel(report: FederatedReport) -> Panel:
 
 def _tables(report: FederatedReport) -> list[Table]:
     tables = [accuracy_table(report.curves), gain_table(report.curves, report.gains, report.level)]
-    fixed = sorted({(r["wnr_db"], r["method"], r["lambda_prime"], r["beta"]) for r in report.records if "fixed" in r})
+    fixed = sorted({(r["wnr_db"], r["method"], r["lambda_prime"], r["beta"]) for r in report.records if r.get("fixed")})
     if fixed:
         rows = [
             (f"{wnr:g} dB", method, f"{lambda_prime:.4f}", f"{beta:g}") for wnr, method, lambda_prime, beta in fixed
@@ -162,7 +167,7 @@ def _cost(records: Sequence[Record]) -> Table:
     rows = []
     for method in methods:
         mine = [record for record in records if record["method"] == method]
-        seconds = np.mean([float(record["seconds"]) for record in mine])
+        seconds = np.mean([float(record.get("seconds") or 0.0) for record in mine])
         passes = np.mean([float(record.get("num_passes") or 0) for record in mine])
         rows.append((method, str(len(mine)), f"{passes:.0f}", f"{seconds:.0f}"))
     header = ("scheme", "runs", "passes over the tuning examples", "seconds")

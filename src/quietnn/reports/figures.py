@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from quietnn.errors import InvalidConfig
-from quietnn.files import write_whole
+from quietnn.files import write_together
 
 Figure = Any
 """A `matplotlib.figure.Figure`; matplotlib itself is imported only when one is drawn."""
@@ -138,10 +138,9 @@ def to_pdf(figure: Figure) -> bytes:
 
 
 def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write `stem.png` and `stem.svg`, each whole or not at all; returns both paths."""
+    """Write `stem.png` and `stem.svg`, both or neither; returns both paths."""
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    write_whole(png, to_png(figure))
-    write_whole(svg, to_svg(figure).encode())
+    write_together(stem.parent, {png.name: to_png(figure), svg.name: to_svg(figure).encode()})
     return png, svg
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quietnn.errors import MissingData, unknown_choice
-from quietnn.files import write_whole
+from quietnn.files import write_together
 from quietnn.reports.accuracy_figure import accuracy_figure
 from quietnn.reports.federated_figures import rounds_figure
 from quietnn.reports.figures import Figure, Style, to_pdf, to_png, to_svg
@@ -59,8 +59,7 @@ def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[st
         if kind not in FORMATS:
             raise unknown_choice("figure format", kind, FORMATS)
     files = {f"{name}.{kind}": _file(figure, kind) for name, figure in figures.items() for kind in formats}
-    for name, content in files.items():
-        write_whole(out / name, content)
+    write_together(out, files)
     return tuple(out / name for name in files)
 
 

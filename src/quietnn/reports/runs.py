@@ -1,18 +1,18 @@
 """A run folder: the records of a sweep beside the configuration that made them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig, MissingData
-from quietnn.records import Record, read
-from quietnn.reports.curves import check_record
+from quietnn.records import MOST_RECORDS, Damage, Record, read, read_sound
+from quietnn.records.schema import INFERENCE, experiment_of
 
 RECORDS = "records.jsonl"
 CONFIG = "config.json"
-EXPERIMENT = "noisy_inference"
+EXPERIMENT = INFERENCE
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Run:
     folder: Path
     config: dict[str, Any]
     records: tuple[Record, ...]
+    damaged: tuple[Damage, ...] = ()
 
 
 def load_run(folder: Path) -> Run:
@@ -39,27 +40,26 @@ def load_run(folder: Path) -> Run:
         others = sorted({str(record.get("experiment")) for record in run.records})
         what = f"only records of {', '.join(others)}" if others else "no whole record"
         raise MissingData(f"{path} holds {what}; this analysis reads records of {EXPERIMENT}")
-    try:
-        for number, record in enumerate(kept, start=1):
-            check_record(record, number)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{path}: {error}") from error
     return replace(run, records=kept)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path, *, only_sound: bool = False) -> Run:
     """Read a run folder, or the folder of a records file, whatever experiment left it.
+
+    Args:
+        folder: where it is.
+        only_sound: leave damaged lines out, and list them in the run, instead of refusing all of it.
 
     Raises:
         MissingData: if there is no file of records, with the path that was looked for.
-        InvalidConfig: if a line or the configuration is broken.
+        InvalidConfig: if a line or the configuration is broken, with its number and field.
     """
     folder = folder.parent if folder.name == RECORDS else folder
     path = folder / RECORDS
     if not path.is_file():
         raise MissingData(f"no records in {folder}: looked for {path}; give the folder that a sweep wrote")
     try:
-        found = read(path)
+        found, damaged = read_sound(path) if only_sound else (read(path), [])
         config = _read_config(folder / CONFIG)
     except UnicodeDecodeError as error:
         raise InvalidConfig(f"{folder} holds a file that is not text ({error}); is it a run folder?") from error
@@ -67,12 +67,12 @@ def read_run(folder: Path) -> Run:
         raise MissingData(f"{path} cannot be read ({error.strerror})") from error
     first = inference_records(found)[:1] or tuple(found[:1])
     name = str(config.get("name") or (first and first[0].get("run")) or folder.resolve().name)
-    return Run(name, folder, config, tuple(found))
+    return Run(name, folder, config, tuple(found), tuple(damaged))
 
 
 def inference_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """Those of noisy inference; a record that names no experiment is one of them."""
-    return tuple(record for record in records if record.get("experiment", EXPERIMENT) == EXPERIMENT)
+    return tuple(record for record in records if experiment_of(record) == EXPERIMENT)
 
 
 def with_distinct_names(runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -99,8 +99,32 @@ def _read_config(path: Path) -> dict[str, Any]:
         return {}
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConfig(f"{path} is not JSON ({error}); restore it or remove it") from error
     if not isinstance(config, dict):
         raise InvalidConfig(f"{path} holds a {type(config).__name__}; a configuration is a JSON object")
+    for name, fits in _CONFIG_FIELDS.items():
+        if config.get(name) is not None and not fits(config[name]):
+            raise InvalidConfig(f"{path}: {name} is {repr(config[name])[:60]}; restore the file or remove it")
     return config
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.encode(errors="replace").decode() == value
+
+
+def _is_level(value: Any) -> bool:
+    """A WNR or another level; infinity is written by its name."""
+    return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300)
+
+
+_CONFIG_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "name": _is_text,
+    "task": _is_text,
+    "wnr_db": lambda value: isinstance(value, list) and all(map(_is_level, value)),
+    "levels": lambda value: isinstance(value, list) and all(map(_is_level, value)),
+    "methods": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "fixed": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "num_draws": lambda value: isinstance(value, int) and 0 <= value <= MOST_RECORDS,
+}
+"""What the reports read of a configuration."""

@@ -50,7 +50,13 @@ def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dic
     drawn = {}
     for name, draw in FIGURES.items():
         with mpl.rc_context(_STYLE) if style == "screen" else drawing(style):
-            figure = draw(records)
+            try:
+                figure = draw(records)
+            except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+                raise InvalidConfig(
+                    f"{name} cannot be drawn from these {len(records)} records ({error}); it needs those of a "
+                    "whole run: quietnn theory"
+                ) from error
             if style == "paper":
                 width, height = figure.get_size_inches()
                 figure.set_size_inches(_PAPER_WIDTH, height * _PAPER_WIDTH / width)

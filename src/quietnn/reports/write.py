@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from quietnn.files import write_whole
+from quietnn.files import write_together
 from quietnn.reports.accuracy_figure import accuracy_figure
 from quietnn.reports.analysis import CONFIDENCE, Analysis, TaskAnalysis, sentences
 from quietnn.reports.figures import Figure, Style, to_png, to_svg
@@ -42,8 +42,7 @@ def write_analysis(
     if len(tables) > 1:
         files |= _images("accuracy", accuracy_figure([accuracy_panel(task) for task in analysis.tasks], style=style))
     files["report.html"] = render_analysis(analysis.runs, analysis, written=date, command=command).encode()
-    for name, content in files.items():
-        write_whole(out / name, content)
+    write_together(out, files)
     return tuple(out / name for name in files)
 
 

@@ -1,12 +1,12 @@
 """Fetch an official archive: checked before it appears under its name."""
 
 import hashlib
-import os
 import shutil
 import urllib.request
 from pathlib import Path
 
 from quietnn.errors import MissingData
+from quietnn.files import replacing
 
 
 def checksum(path: Path, algorithm: str) -> str:
@@ -21,18 +21,12 @@ def download(url: str, target: Path, *, md5: str, timeout_seconds: float = 20.0)
     Raises:
         MissingData: if it cannot be reached, or what arrives has another checksum.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with urllib.request.urlopen(url, timeout=timeout_seconds) as response, partial.open("wb") as file:
-            shutil.copyfileobj(response, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
+    with replacing(target) as partial:
+        try:
+            with urllib.request.urlopen(url, timeout=timeout_seconds) as response, partial.open("wb") as file:
+                shutil.copyfileobj(response, file, 1 << 20)
+        except OSError as error:
+            raise MissingData(f"{url} could not be downloaded ({error})") from error
         found = checksum(partial, "md5")
         if found != md5:
             raise MissingData(f"{url} arrived with md5 {found}, expected {md5}; try again")
-        partial.replace(target)
-    except OSError as error:
-        raise MissingData(f"{url} could not be downloaded ({error})") from error
-    finally:
-        partial.unlink(missing_ok=True)

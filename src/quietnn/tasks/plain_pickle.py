@@ -58,7 +58,7 @@ def read_plain_pickle(content: bytes) -> Any:
             if opcode.name == "STOP":
                 return machine.result()
             machine.step(opcode.name, argument)
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidConfig(f"the pickle is damaged ({error}); get the file again") from error
     raise InvalidConfig("the pickle is damaged (it does not end); get the file again")
 
@@ -105,9 +105,14 @@ class _Machine:
             self._top(list).extend(items)
         elif name in ("SETITEM", "SETITEMS"):
             items = [self.stack.pop(-2), self.stack.pop()] if name == "SETITEM" else self._pop_to_mark()
+            if not all(isinstance(key, str | bytes | int) for key in items[::2]):
+                raise ValueError("a dict with keys that are neither text nor numbers")
             self._top(dict).update(zip(items[::2], items[1::2], strict=True))
         elif name in ("GLOBAL", "STACK_GLOBAL"):
-            wanted = argument if name == "GLOBAL" else f"{self.stack.pop(-2)} {self.stack.pop()}"
+            parts = [argument] if name == "GLOBAL" else [self.stack.pop(-2), self.stack.pop()]
+            if not all(isinstance(part, str) for part in parts):
+                raise ValueError("a global whose name is no text")
+            wanted = " ".join(parts)
             if wanted not in _ALLOWED:
                 raise InvalidConfig(
                     f"the pickle asks for {wanted.replace(' ', '.')}, which plain data does not need; it was not run"
@@ -152,7 +157,8 @@ def _reduce(function: Any, arguments: Any) -> Any:
         return _Shell("uint8")
     if name == "_codecs encode" and arguments[1] in ("latin1", "latin-1"):
         return arguments[0].encode("latin-1")
-    raise InvalidConfig(f"the pickle calls {name} with {str(arguments)[:60]}, not plain data; it was not run")
+    kind = type(arguments).__name__  # its text could be longer than any memory: a value may hold itself many times
+    raise InvalidConfig(f"the pickle calls {name} with a {kind}, not plain data; it was not run")
 
 
 def _make_array(state: tuple[Any, ...]) -> Any:
@@ -160,7 +166,11 @@ def _make_array(state: tuple[Any, ...]) -> Any:
     _, shape, dtype, fortran_order, data = state
     if not isinstance(dtype, _Shell) or dtype.kind != "uint8":
         raise ValueError("an array that is not uint8")
-    buffer = data.encode("latin-1") if isinstance(data, str) else bytes(data)
-    if not all(isinstance(size, int) and size >= 0 for size in shape) or math.prod(shape) != len(buffer):
-        raise ValueError(f"an array of shape {shape} with {len(buffer)} bytes")
+    buffer = data.encode("latin-1") if isinstance(data, str) else data
+    if not isinstance(buffer, bytes):  # of a number, bytes() would make as many zeros
+        raise ValueError(f"an array whose values are a {type(data).__name__}")
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError("an array whose shape is not made of sizes")
+    if math.prod(shape) != len(buffer):
+        raise ValueError(f"an array of {math.prod(shape):,} values with {len(buffer)} bytes")
     return np.frombuffer(buffer, dtype=np.uint8).reshape(shape, order="F" if fortran_order else "C")

@@ -1,8 +1,6 @@
 """Train a named task from its own data and put the weights where `load_task` finds them."""
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import torch
 
 from quietnn.errors import InvalidConfig
+from quietnn.files import replacing_folder
 from quietnn.tasks.cifar10 import load_cifar10
 from quietnn.tasks.cifar10_task import weights_path
 from quietnn.tasks.digits import RECIPE, train_digits
@@ -137,10 +136,7 @@ def _train_sst2(
         model = load_classifier(source, new_head=True)
     examples = tokenise(load_sst2(data_dir, "train"), source)
     finetune_encoder(model, examples, recipe=recipe, run_dir=run_dir, resume=resume, on_progress=on_progress)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)  # type: ignore[operator]
-    load_tokenizer(source).save_pretrained(partial)
-    (partial / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n")
-    shutil.rmtree(target, ignore_errors=True)
-    partial.replace(target)
+    with replacing_folder(target) as partial:
+        model.save_pretrained(partial)  # type: ignore[operator]
+        load_tokenizer(source).save_pretrained(partial)
+        (partial / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n")

@@ -1,17 +1,19 @@
 """Where a training run stands after an epoch, on disk: complete or not there at all."""
 
 import json
-import os
+import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig
+from quietnn.files import replacing_folder
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,13 @@ class TrainingState:
 def save_state(run_dir: Path, state: TrainingState, *, recipe: dict[str, Any]) -> None:
     """Write the state beside the older one, then replace it: a crash leaves one of the two, whole."""
     final = run_dir / f"epoch-{state.num_epochs_done:05d}"
-    partial = run_dir / f".partial-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_file({name: tensor.contiguous() for name, tensor in state.model.items()}, partial / "model.safetensors")
-    save_file({name: tensor.contiguous() for name, tensor in state.averaged.items()}, partial / "averaged.safetensors")
-    torch.save(state.optimizer, partial / "optimizer.pt")
-    (partial / "recipe.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
-    for file in partial.iterdir():
-        descriptor = os.open(file, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+    run_dir.mkdir(parents=True, exist_ok=True)
     older = _finished(run_dir)
-    shutil.rmtree(final, ignore_errors=True)
-    partial.replace(final)
+    with replacing_folder(final) as partial:
+        for name, tensors in (("model", state.model), ("averaged", state.averaged)):
+            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / f"{name}.safetensors")
+        torch.save(state.optimizer, partial / "optimizer.pt")
+        (partial / "recipe.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
     for folder in older:
         if folder != final:
             shutil.rmtree(folder, ignore_errors=True)
@@ -57,12 +52,21 @@ def load_state(run_dir: Path, *, recipe: dict[str, Any]) -> TrainingState | None
     """The newest state of a run, or None if it has not finished an epoch.
 
     Raises:
-        InvalidConfig: if that run was started with another recipe.
+        InvalidConfig: if that run was started with another recipe, or a file of its state is damaged.
     """
     finished = _finished(run_dir)
     if not finished:
         return None
     folder = finished[-1]
+    try:
+        return _load(folder, run_dir, recipe)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
+        raise InvalidConfig(
+            f"the state of a run in {folder} is damaged ({error}); start over with --no-resume (resume=False)"
+        ) from error
+
+
+def _load(folder: Path, run_dir: Path, recipe: dict[str, Any]) -> TrainingState:
     stored = json.loads((folder / "recipe.json").read_text())
     wanted = json.loads(json.dumps(recipe))
     # A setting that is not there counts as None, so that a run outlives the addition of new ones.
@@ -83,7 +87,7 @@ def load_state(run_dir: Path, *, recipe: dict[str, Any]) -> TrainingState | None
 
 def forget_states(run_dir: Path) -> None:
     """Remove what earlier runs left in a folder."""
-    for folder in [*_finished(run_dir), *run_dir.glob(".partial-*")]:
+    for folder in [*_finished(run_dir), *run_dir.glob(".epoch-*.part")]:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -13,6 +13,7 @@ from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
 from quietnn.files import replacing
 from quietnn.targets import split_ties
+from quietnn.weights import Weights, check_weights
 
 
 def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
@@ -20,7 +21,7 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
 
     Raises:
         MissingData: if there is no such file.
-        InvalidWeights: if the file is broken, or its names or shapes are not the model's.
+        InvalidWeights: if the file is broken, its names or shapes are not the model's, or a value is not finite.
     """
     weights, metadata = _read(path), metadata_of(path)
     expected = model.state_dict()
@@ -39,6 +40,7 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
     if any(problems.values()):
         told = "; ".join(f"{kind}: {_some(names)}" for kind, names in problems.items() if names)
         raise InvalidWeights(f"{path} does not fit this model ({told}); use weights of the same network")
+    _check_finite(path, weights)
     model.load_state_dict({**expected, **weights})
     return metadata
 
@@ -77,9 +79,22 @@ def _shards(path: Path) -> tuple[Shard, ...]:
 
 
 def write_weights(path: Path, weights: dict[str, Tensor], *, metadata: dict[str, str]) -> None:
-    """Write the file beside its name, then put it there: whole, or not at all."""
+    """Write the file beside its name, then put it there: whole, or not at all.
+
+    Raises:
+        InvalidWeights: if a weight is not finite; nothing infinite is written.
+    """
+    _check_finite(path, weights)
     with replacing(path) as beside:
         save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, metadata=metadata)
+
+
+def _check_finite(path: Path, weights: Weights) -> None:
+    """Refuse weights that no network can compute with, and name the file."""
+    try:
+        check_weights({name: one for name, one in weights.items() if one.is_floating_point() and one.numel()})
+    except InvalidWeights as error:
+        raise InvalidWeights(f"{path}: {error}") from error
 
 
 def _some(names: list[str]) -> str:

@@ -3,6 +3,8 @@
 import http.client
 import json
 import socket
+import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -135,3 +137,58 @@ def _next_progress(lines: object) -> dict[str, int]:
             found: dict[str, int] = json.loads(line[6:])
             return found
     raise AssertionError("the stream ended")
+
+
+def raw(live: LiveServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", live.port), timeout=20)
+
+
+def test_one_connection_too_many_is_closed_and_places_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietnn.reports.live.server.MOST_CONNECTIONS", 3)
+    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+        silent = [raw(live) for _ in range(3)]
+        wait_until(lambda: refused(live))
+        for connection in silent:
+            connection.close()
+        wait_until(lambda: not refused(live))
+        assert ask(live)[0] == 200
+
+
+def refused(live: LiveServer) -> bool:
+    try:
+        return ask(live)[0] != 200
+    except (ConnectionError, http.client.HTTPException):
+        return True
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_connection_that_says_nothing_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietnn.reports.live.server.IDLE_SECONDS", 0.2)
+    with LiveServer(Watch([folder]), interval=0.05).running() as live, raw(live) as connection:
+        connection.sendall(b"GET / HT")
+        assert connection.recv(1) == b""
+
+
+def test_a_browser_that_hangs_up_leaves_no_traceback(live: LiveServer, capfd: pytest.CaptureFixture[str]) -> None:
+    for path in ("/", "/data", "/events") * 3:
+        connection = raw(live)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
+        connection.close()
+    assert ask(live)[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_one_bad_record_does_not_freeze_the_page(live: LiveServer, folder: Path) -> None:
+    with (folder / "records.jsonl").open("a") as file:
+        file.write('{"method": "ml", "wnr_db": [3], "draw": 0, "accuracy": 0.5}\n')
+    wait_until(lambda: "wnr_db is [3]" in json.loads(live.progress())["note"])
+    store.append(folder / "records.jsonl", [{"method": "ml", "wnr_db": 1.0, "draw": 0, "accuracy": 0.5}])
+    wait_until(lambda: any(record["wnr_db"] == 1.0 for record in live.watch.runs[0].records))
+    assert "line" in json.loads(live.progress())["note"]

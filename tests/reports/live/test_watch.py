@@ -3,10 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from quietnn import records as store
-from quietnn.errors import InvalidConfig
 from quietnn.records import Record
 from quietnn.reports.live.watch import Watch
 from quietnn.reports.page.document import unzip
@@ -76,12 +73,17 @@ def test_without_a_plan_only_the_count_is_known(make_records: Make, write_run: W
     assert watch.progress().total is None
 
 
-def test_a_broken_record_leaves_what_was_read(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+def test_a_broken_record_is_named_and_the_next_is_shown(make_records: Make, write_run: Write, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", make_records(num_draws=1, methods=("ml",)))
     watch = Watch([folder])
     watch.look()
-    before = watch.payload
-    store.append(folder / "records.jsonl", [{"method": "ml", "wnr_db": 0.0, "draw": 0, "accuracy": 60}])
-    with pytest.raises(InvalidConfig, match="between 0 and 1"):
-        watch.look()
-    assert watch.payload == before
+    num_before = len(watch.runs[0].records)
+    bad = {"method": "ml", "wnr_db": 0.0, "draw": 0, "accuracy": 60}
+    store.append(folder / "records.jsonl", [bad, bad | {"accuracy": 0.6, "draw": 7}])
+    assert watch.look()
+    assert len(watch.runs[0].records) == num_before + 1
+    line = num_before + 1
+    assert watch.trouble == (
+        f"left out {folder / 'records.jsonl'}, line {line} is not a record "
+        "(accuracy is 60; it must be a number from 0 to 1)"
+    )

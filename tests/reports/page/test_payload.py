@@ -109,10 +109,10 @@ def test_two_runs_of_one_name_are_told_apart(make_records: Make) -> None:
     assert names == ["digits in runs/digits", "digits in elsewhere"]
 
 
-def test_a_broken_record_is_named_with_its_file(make_records: Make) -> None:
+def test_a_broken_record_in_memory_is_named(make_records: Make) -> None:
     records = make_records(num_draws=1, methods=("ml",))
     records[2]["accuracy"] = 61
-    with pytest.raises(InvalidConfig, match=r"runs/digits/records\.jsonl: record 3 .*between 0 and 1"):
+    with pytest.raises(InvalidConfig, match="record 3: accuracy is 61; it must be a number from 0 to 1"):
         payload(run(records))
 
 

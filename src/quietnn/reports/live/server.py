@@ -1,6 +1,7 @@
 """Serve the page of a run in progress, to this machine alone: three addresses, none of which names a file."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,12 @@ from quietnn.reports.live.watch import Watch
 from quietnn.reports.page.document import render_page, unzip
 
 LOOPBACK = "127.0.0.1"
+MOST_CONNECTIONS = 64
+"""At a time; a page holds one open for its events."""
+
+IDLE_SECONDS = 30.0
+"""How long a connection may say or take nothing."""
+
 _NAMES = ("127.0.0.1", "localhost")
 
 
@@ -35,8 +42,7 @@ class LiveServer:
         self.version = 0
         self.trouble = ""
         self.stopped = threading.Event()
-        self._server = ThreadingHTTPServer((LOOPBACK, port), _handler_of(self))
-        self._server.daemon_threads = True
+        self._server = _Server((LOOPBACK, port), _handler_of(self))
         self.port: int = self._server.server_address[1]
         self._look()
 
@@ -78,9 +84,12 @@ class LiveServer:
         """One look; returns the seconds it took."""
         began = self.watch.clock()
         try:
-            fresh, trouble = self.watch.look(), ""
+            fresh = self.watch.look()
+            trouble = self.watch.trouble
         except (QuietnnError, OSError) as error:
             fresh, trouble = False, str(error)
+        except Exception as error:  # a page that shows the trouble is better than one that stands still
+            fresh, trouble = False, f"these records cannot be shown ({type(error).__name__}: {error})"
         with self.changed:
             if fresh or trouble != self.trouble:
                 self.version += 1
@@ -94,11 +103,45 @@ class LiveServer:
             pause = max(self.interval, 3 * self._look())
 
 
+class _Server(ThreadingHTTPServer):
+    """Standard, but for a limit on connections, and for silence where a browser hangs up."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own; one connection too many is closed at once."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Give the place back, however the connection ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away or fell silent."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 def _handler_of(live: LiveServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """Answers GET for the page, its data and its events, and refuses everything else."""
 
         protocol_version = "HTTP/1.1"
+        timeout = IDLE_SECONDS
         server_version = "quietnn"
         sys_version = ""
 
@@ -160,7 +203,7 @@ def _handler_of(live: LiveServer) -> type[BaseHTTPRequestHandler]:
                     news = f"event: changed\ndata: {seen}\n\n" if fresh else ""
                     self.wfile.write(f"{news}event: progress\ndata: {live.progress()}\n\n".encode())
                     self.wfile.flush()
-            except (BrokenPipeError, ConnectionResetError):
+            except (ConnectionError, TimeoutError):
                 return
 
     return Handler

@@ -83,6 +83,13 @@ class Watch:
         return self._payload
 
     @property
+    def trouble(self) -> str:
+        """The first damaged line that was left out, and how many more there are; empty if all lines are sound."""
+        found = [damage for run in self._runs for damage in run.damaged]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return f"left out {found[0]}{more}" if found else ""
+
+    @property
     def runs(self) -> tuple[Run, ...]:
         """The runs as they were read last."""
         return self._runs
@@ -150,7 +157,7 @@ def _stamp(folders: Sequence[Path]) -> Stamp:
 def _read(folder: Path) -> Run:
     """The run, or an empty one while its first record is on the way."""
     try:
-        return read_run(folder)
+        return read_run(folder, only_sound=True)
     except MissingData:
         return Run(folder.resolve().name, folder, {}, ())
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from quietnn.errors import InvalidConfig
 from quietnn.methods import CLEAN
-from quietnn.records import Record
+from quietnn.records import Record, other_versions
+from quietnn.records.schema import experiment_of
 from quietnn.reports.analysis import Analysis, analyse_runs
 from quietnn.reports.channels import over_channels
-from quietnn.reports.curves import check_record
 from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.progress import missing_sentence
 from quietnn.reports.page.results import results_payload
@@ -18,10 +17,11 @@ from quietnn.reports.page.theory import EXPERIMENT as THEORY
 from quietnn.reports.page.theory import theory_payload
 from quietnn.reports.page.training import EXPERIMENT as TRAINING
 from quietnn.reports.page.training import SELECTION, training_payload
-from quietnn.reports.runs import RECORDS, Run, inference_records, with_distinct_names
+from quietnn.reports.runs import Run, inference_records, with_distinct_names
 from quietnn.reports.titles import counted, listed, span_db, task_title
 
 FORMAT = 1
+_MOST_DAMAGES = 5
 _DRAWN = ("noisy_inference", TRAINING, SELECTION, THEORY)
 
 
@@ -70,12 +70,6 @@ def analyse_inference(runs: Sequence[Run], *, level: float | None = None, num_re
     kept = [
         replace(run, records=found) for run in with_distinct_names(runs) if (found := inference_records(run.records))
     ]
-    for run in kept:
-        for number, record in enumerate(run.records, start=1):
-            try:
-                check_record(record, number)
-            except InvalidConfig as error:
-                raise InvalidConfig(f"{run.folder / RECORDS}: {error}") from error
     return analyse_runs(kept, level=level, num_resamples=num_resamples)
 
 
@@ -87,7 +81,7 @@ def page_title(runs: Sequence[Run]) -> str:
     'Handwritten digits under weight noise'
     """
     records = [record for run in runs for record in run.records]
-    kinds = {str(record.get("experiment", "noisy_inference")) for record in records}
+    kinds = {experiment_of(record) or "evaluation" for record in records}
     tasks = [task_title(str(record["task"])) for record in records if record.get("task")]
     if not records:
         return f"{listed(run.name for run in runs)}: no records yet" if runs else "No runs"
@@ -128,6 +122,8 @@ def page_lead(records: Sequence[Record]) -> str:
 def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool) -> list[str]:
     """What is missing, and what the page has no chart for."""
     said = [f"{run.name} holds no records yet." for run in runs if not run.records]
+    said += [f"{damage}; it is left out." for run in runs for damage in run.damaged[:_MOST_DAMAGES]]
+    said += [f"{run.name}: {sentence}" for run in runs if (sentence := other_versions(run.records))]
     if not unfinished:
         said += [sentence for run in runs if run.records and (sentence := missing_sentence(run))]
     others = sorted({str(record["experiment"]) for record in records if record.get("experiment")} - {*_DRAWN})

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from quietnn.methods import CLEAN, style_of
-from quietnn.records import Record
+from quietnn.records import MOST_RECORDS, Record
+from quietnn.records.schema import experiment_of
 from quietnn.reports.runs import EXPERIMENT, Run
 from quietnn.reports.titles import counted
 
@@ -28,6 +29,8 @@ def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
     num_draws = config.get("num_draws")
     if not isinstance(wnrs, list) or not isinstance(methods, list) or not isinstance(num_draws, int):
         return None
+    if len(wnrs) * len(methods) * num_draws > MOST_RECORDS:
+        return None
     cells = {(_wnr(wnr), draw, str(method)) for wnr in wnrs for draw in range(num_draws) for method in methods}
     if "num_rounds" not in config:
         return cells | {(math.inf, 0, CLEAN)}
@@ -42,7 +45,7 @@ def measured_cells(records: Iterable[Record]) -> set[tuple[Any, ...]]:
     return {
         (_wnr(record.get("level", record.get("wnr_db"))), record.get("draw"), record.get("method"))
         for record in records
-        if str(record.get("experiment", EXPERIMENT)).startswith(_PLANNED)
+        if experiment_of(record).startswith(_PLANNED)
     }
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quietnn.records import Record
+from quietnn.records.schema import experiment_of
 from quietnn.reports.page.numbers import short
-from quietnn.reports.runs import EXPERIMENT
 from quietnn.reports.titles import counted
 
 _FIRST = ("run", "task", "method", "scheme", "wnr_db", "round", "draw", "seed", "accuracy", "loss")
@@ -22,7 +22,7 @@ def results_payload(records: Sequence[Record], *, most_rows: int) -> list[dict[s
     """
     grouped: dict[str, list[Record]] = {}
     for record in records:
-        grouped.setdefault(str(record.get("experiment", EXPERIMENT)), []).append(record)
+        grouped.setdefault(experiment_of(record) or "evaluation", []).append(record)
     return [_table(name, found, most_rows) for name, found in grouped.items()]
 
 

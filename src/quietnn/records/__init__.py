@@ -1,15 +1,20 @@
-"""One result is one JSON line. Append, read, resume; no torch here, so reports redraw anywhere."""
+"""One result is one JSON line. Append, read, check, resume; no torch here, so reports redraw anywhere."""
 
 import hashlib
 import json
 import math
 import os
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig
+from quietnn.files import write_whole
+from quietnn.records.schema import problem
 
 try:
     import fcntl
@@ -19,7 +24,31 @@ except ImportError:  # Windows
 Record = dict[str, Any]
 """A flat result: strings, numbers, booleans, None, or lists of them."""
 
+MOST_RECORDS = 1_000_000
+"""No run has more: ten years of work at five minutes a record, and the most that a page can count."""
+
 _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_DAMAGED = ".damaged"
+_SUM = ', "crc32": "'
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A line that is no sound record.
+
+    Attributes:
+        place: the file and the number of the line.
+        reason: what is wrong with it, by the name of the field where there is one.
+        line: its bytes.
+    """
+
+    place: str
+    reason: str
+    line: bytes
+
+    def __str__(self) -> str:
+        """For a reader: where, and what."""
+        return f"{self.place} is not a record ({self.reason})"
 
 
 def encode(record: Mapping[str, Any]) -> str:
@@ -52,9 +81,10 @@ def digest(config: Mapping[str, Any]) -> str:
 def append(path: Path, records: Iterable[Record]) -> None:
     """Add records to a file and wait until they are on the disk.
 
-    A line torn by an earlier crash is cut off first, so a new record never joins half of an old one.
+    A line torn by an earlier crash is cut off first, so a new record never joins half of an old one. Each line carries
+    a checksum, so that a changed digit is seen too.
     """
-    lines = "".join(encode(record) + "\n" for record in records).encode()
+    lines = "".join(_with_sum(encode(record)) + "\n" for record in records).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
@@ -89,9 +119,66 @@ def read(path: Path) -> list[Record]:
     """All whole records of a file, in order; none if there is no file. A torn last line is left out.
 
     Raises:
-        InvalidConfig: if a line in the middle is not a record, with its number.
+        InvalidConfig: if a line in the middle is not a record, with its number and the field that does not fit.
     """
-    return list(_read_lines(path)) if path.exists() else []
+    found, damaged = read_sound(path)
+    for damage in damaged:
+        raise InvalidConfig(
+            f"{damage}; remove that line to go on without it, or run its sweep again to measure it anew"
+        )
+    return found
+
+
+def read_sound(path: Path) -> tuple[list[Record], list[Damage]]:
+    """The records of a file that are sound, and the lines that are not; a torn last line is in neither.
+
+    Raises:
+        InvalidConfig: if the file cannot be read at all.
+    """
+    found: list[Record] = []
+    damaged: list[Damage] = []
+    for number, line in enumerate(_whole_lines(path), start=1):
+        try:
+            record = _decode_line(line)
+            reason = problem(record)
+        except (ValueError, RecursionError) as error:
+            reason = str(error)
+        if reason:
+            damaged.append(Damage(f"{path}, line {number}", reason, line))
+        else:
+            found.append(record)
+    return found, damaged
+
+
+def set_damage_aside(path: Path) -> list[Damage]:
+    """Move the damaged lines of a file into one beside it, so that a run can go on; returns them.
+
+    The caller is the sole writer. A crash in between leaves a line in both files, never in neither.
+    """
+    _, damaged = read_sound(path)
+    if damaged:
+        bad = [damage.line for damage in damaged]
+        aside = path.with_suffix(_DAMAGED + path.suffix)
+        kept = aside.read_bytes() if aside.exists() else b""
+        write_whole(aside, kept + b"".join(bad))
+        write_whole(path, b"".join(line for line in _whole_lines(path) if line not in bad))
+    return damaged
+
+
+def other_versions(records: Iterable[Mapping[str, Any]]) -> str:
+    """A sentence about the records that another version of quietnn wrote; empty if there are none.
+
+    >>> other_versions([{"version": "0.0.1"}, {"version": "0.0.1"}, {}])
+    '2 of 3 records were written by quietnn 0.0.1; this is quietnn 0.1.0.'
+    """
+    import quietnn
+
+    named = [str(record.get("version") or quietnn.__version__) for record in records]
+    others = Counter(name for name in named if name != quietnn.__version__)
+    if not others:
+        return ""
+    who = " and ".join(f"quietnn {name}" for name in sorted(others))
+    return f"{others.total():,} of {len(named):,} records were written by {who}; this is quietnn {quietnn.__version__}."
 
 
 @contextmanager
@@ -120,17 +207,30 @@ def _taken(folder: Path) -> InvalidConfig:
     )
 
 
-def _read_lines(path: Path) -> Iterator[Record]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield decode(line.decode())
-            except ValueError as error:
-                raise InvalidConfig(
-                    f"{path}, line {number} is not a record ({error}); remove that line to go on without it"
-                ) from error
+def _whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file that end as such; none if there is no file."""
+    if not path.exists():
+        return []
+    try:
+        return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    except OSError as error:
+        raise InvalidConfig(f"{path} cannot be read ({error.strerror}); check that it is a file of yours") from error
+
+
+def _with_sum(text: str) -> str:
+    return f'{text[:-1]}{_SUM if text != "{}" else _SUM[2:]}{zlib.crc32(text.encode()):08x}"}}'
+
+
+def _decode_line(line: bytes) -> Record:
+    """The record of a line, whose checksum must fit if it has one."""
+    text = line.decode().rstrip("\n")
+    record = decode(text)
+    if "crc32" in record:
+        del record["crc32"]
+        body = text[: text.rfind(_SUM.strip(", "))].rstrip(", ") + "}"
+        if _with_sum(body) != text:
+            raise ValueError("crc32 does not fit: the line was changed after it was written")
+    return record
 
 
 def _end_of_whole_lines(file: Any) -> int:

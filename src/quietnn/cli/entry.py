@@ -1,0 +1,71 @@
+"""What the `quietnn` script calls: an interrupt at any moment, also while modules load, ends in one line."""
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any, NoReturn
+
+EXIT_CODE = 130
+"""What shells expect of a command that was interrupted: 128 and the number of the signal."""
+
+_AGAIN = 0.05
+
+
+class _Interrupts:
+    """Remembers that there was one: a module that is interrupted while it loads may fail with any other error."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.came = True
+        raise KeyboardInterrupt
+
+    def unraisable(self, ignored: Any) -> None:
+        """An interrupt that fell into a callback, where Python can only print it, comes again a moment later."""
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(ignored)
+            return
+        again = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+
+
+def main() -> None:
+    """Run the command line; after an interrupt, say so in one line and leave with 130."""
+    interrupts = _Interrupts()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
+        signal.signal(signal.SIGINT, interrupts)
+        sys.unraisablehook = interrupts.unraisable
+    try:
+        from quietnn.cli.main import main as run
+
+        run()
+    except SystemExit as end:
+        _quiet_from_now_on(interrupts)
+        if not interrupts.came:
+            raise
+        _say_so(end)
+    except BaseException as error:
+        _quiet_from_now_on(interrupts)
+        if not interrupts.came:
+            raise
+        _say_so(error)
+
+
+def _quiet_from_now_on(interrupts: _Interrupts) -> None:
+    """Let a further interrupt end the process without a word: there is nothing left to clean up."""
+    if signal.getsignal(signal.SIGINT) is interrupts:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _say_so(error: BaseException) -> NoReturn:
+    if not (isinstance(error, SystemExit) and error.code == 1):  # then typer has said "Aborted."
+        print("interrupted; run the same command again to go on", file=sys.stderr)
+    raise SystemExit(EXIT_CODE) from None
+
+
+if __name__ == "__main__":
+    main()
