@@ -1,6 +1,7 @@
 """The repair for a user who has what there is: it picks among the others."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import REPAIRS, Repair, Repaired
 from quietnn.repairs.choice import BASELINE, accuracy_of_choice, at_least, choose
+from quietnn.repairs.kinds import normalises_inputs
 
 MAX_PASSES = 450.0
 """Enough for every candidate and for making the winner once more."""
@@ -98,7 +100,8 @@ def auto(
     """Repair a noisy network with whatever there is: nothing, some inputs, or some inputs with labels.
 
     - *Without labels*: the most elaborate repair that is known to do this kind of network no harm, else the received
-      weights. Plain MMSE harms networks with BatchNorm; calibration needs inputs.
+      weights. Plain MMSE harms networks with BatchNorm and is safe where each input is normalised; calibration needs
+      inputs.
     - *With labels*: every repair that `auto` may try is made twice, from half of the examples each time, and judged on
       the other half. The smallest loss wins, unless that of the received weights is within one standard error, and is
       made once more from all examples. A repair that fails is recorded and passed over.
@@ -115,6 +118,8 @@ def auto(
         Without noise the network comes back bit for bit.
     """
     notes: tuple[str, ...] = ()
+    if observation.as_received is not None:  # a gain that is known is undone in every network that is judged
+        observation = observation.on(observation.received, as_received=None)
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)
     if not evidence.has_labels:
@@ -128,9 +133,10 @@ def auto(
     splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     trials = _Trials(observation, evidence.in_memory(), splits, max_passes, seed)
     is_clean = observation.mean_noise_variance == 0
-    model = observation.received
     for row in REPAIRS.values():
-        if row.name == BASELINE or (not is_clean and row.applies(model) and row.by_auto(model)):
+        if row.name == BASELINE or (
+            not is_clean and _holds(row.applies, observation) and _holds(row.by_auto, observation)
+        ):
             trials.run(row)
     name, winner = trials.make_winner()
     accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in splits])
@@ -256,7 +262,9 @@ def _without_labels(
     rows = [
         row
         for row in REPAIRS.values()
-        if NEEDS.index(row.needs) <= NEEDS.index(has) and row.applies(model) and row.unjudged(model)
+        if NEEDS.index(row.needs) <= NEEDS.index(has)
+        and _holds(row.applies, observation)
+        and _holds(row.unjudged, observation)
     ]
     tried, passes = [baseline], 0.0
     for row in reversed([row for row in rows if row.cost <= max_passes]):
@@ -276,6 +284,13 @@ def _without_labels(
     if not evidence.has_inputs:
         why += "; some inputs, without labels, may allow more: repair(model, inputs, ...)"
     return _result(copy.deepcopy(model), passes, AutoReport(BASELINE, tuple(tried), notes=(*notes, why)))
+
+
+def _holds(rule: Callable[[Any], bool], observation: Observation[Any, Any]) -> bool:
+    """What a row says about a network; whether it normalises its inputs depends on the types that are named for it."""
+    if rule is normalises_inputs:
+        return normalises_inputs(observation.received, observation.normalisation)
+    return rule(observation.received)
 
 
 def _result(model: Any, passes: float, report: AutoReport) -> Repaired:

@@ -72,7 +72,7 @@ def _row(name: str, run: Run, **columns: Any) -> None:
 
 
 _row("ml", _ml, by_auto=always)
-_row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
+_row("mmse", _mmse("whole", "mmse"), by_auto=always, unjudged=normalises_inputs, settings=Search())
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
 _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
 _row("re_estimated", _plain(re_estimated), applies=has_stored_statistics)
