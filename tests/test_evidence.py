@@ -295,7 +295,7 @@ def test_a_loss_of_ones_own_compares_outputs_with_anything(network: nn.Module) -
     evidence = Evidence(INPUTS, targets, loss=lambda outputs, wanted: (outputs - wanted).square().mean(1))
     score = evidence.score_of(network)
     assert (score.accuracy, score.num_examples) == (None, 60)
-    assert score.loss == pytest.approx(float(network(INPUTS).square().mean()), rel=1e-5)
+    assert score.loss == pytest.approx(network(INPUTS).square().mean().item(), rel=1e-5)
     with pytest.raises(
         InvalidConfig, match=r"the loss returned \(\) for 60 examples; it must return one loss for each"
     ):

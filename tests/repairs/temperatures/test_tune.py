@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidWeights, QuietnnError
-from quietnn.evidence import Evidence
-from quietnn.observation import observe
+from quietnn.evidence import Evidence, Split
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
+from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.temperatures.grid import product_grid
-from quietnn.repairs.temperatures.tune import Search, tune
-from quietnn.score import Score
+from quietnn.repairs.temperatures.tune import Search, mmse_pb_gradient, tune
+from quietnn.score import Score, SubsetScore
+from quietnn.targets import noisy_weights, with_weights
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 
@@ -98,6 +100,14 @@ def test_a_score_may_be_any_number_with_a_direction(
     assert wrong_way.details["temperatures"] == Temperatures(1.2)
 
 
+def test_without_beta_a_grid_that_is_raced_has_none_either(tiny_net: nn.Module) -> None:
+    observed = transmit(tiny_net, wnr_db=0.0, seed=0)
+    score = SubsetScore(lambda network, positions: Score(0.5, 1.0, len(positions)), num_examples=10)
+    search = Search(whole="racing", grid=product_grid([0.5, 1.0], [0.0, 0.3]))
+    found = tune(observed, score=score, search=search, with_beta=False)
+    assert {trial.temperatures.beta for trial in found.details["search"].trials} == {0.0}
+
+
 def test_labels_are_enough_without_a_score() -> None:
     torch.manual_seed(0)
     network, inputs = nn.Linear(6, 3), torch.randn(40, 6)
@@ -152,3 +162,40 @@ def test_the_tensors_named_are_tuned_and_no_others(tiny_net: nn.Module) -> None:
     result = tune(observe(network, noise_variance=0.001, noisy=names), score=changed, groups="layerwise")
     assert seen == set(names)
     assert list(result.details["temperatures"]) == ["conv", "bn"]
+
+
+NOISES = {
+    "by layer": {"0": 0.0005, "3": 0.05},
+    "one layer clean": {"0": 0.0, "3": 0.03},
+    "by tensor": {"0.weight": 0.05, "0.bias": 0.001, "3.weight": 0.01, "3.bias": 0.1},
+    "by weight": {"0.weight": torch.linspace(0.0, 0.1, 8), "0.bias": 0.001, "3": 0.02},
+}
+
+
+def with_noise(model: nn.Module, noise: Mapping[str, float | Tensor]) -> nn.Module:
+    generator = torch.Generator().manual_seed(0)
+    own = {name: noise.get(name, noise.get(name.partition(".")[0])) for name in noisy_weights(model)}
+    return with_weights(
+        model,
+        {
+            name: tensor + torch.as_tensor(own[name]).sqrt() * torch.randn(tensor.shape, generator=generator)
+            for name, tensor in noisy_weights(model).items()
+        },
+    )
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("normed_by", ["miniature", "layer_normed"])
+def test_the_network_built_by_gradient_has_the_weights_that_were_judged(
+    kind: str, normed_by: str, request: pytest.FixtureRequest
+) -> None:
+    """Tuned and applied at one noise: where it differs within a layer, the layer's mean."""
+    data = request.getfixturevalue(normed_by)
+    observation = Observation(with_noise(data.model, NOISES[kind]), NOISES[kind])
+    evidence = Evidence(data.inputs, data.labels)
+    made = mmse_pb_gradient(observation, evidence)
+    judge = Scratch(observation, evidence.loss_at, len(evidence))
+    held_out = judge.judge(noisy_weights(made.model), Split.of(len(evidence), 0.2, seed=0).held_out)
+    judged = made.details["held_out_loss"]
+    assert held_out == pytest.approx(min(judged.values()), rel=1e-4)
+    assert judged[0] >= min(judged.values())
