@@ -173,7 +173,7 @@ def check_labels(labels: object, num_inputs: int) -> Tensor:
     if labels.is_floating_point():
         if len(shape) == 1:
             raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
-        return labels
+        return _checked_probabilities(labels)
     if labels.is_complex() or labels.dtype == torch.bool:
         raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
     if labels.numel() and int(labels.min()) < 0:
@@ -181,6 +181,20 @@ def check_labels(labels: object, num_inputs: int) -> Tensor:
             f"the smallest label is {int(labels.min())}; class numbers start at 0, leave out examples without a label"
         )
     return labels.long()
+
+
+def _checked_probabilities(labels: Tensor) -> Tensor:
+    totals = labels.double().sum(1)
+    if labels.numel() and not bool((labels >= 0).all() and (totals - 1).abs().max() < _ROUNDING):
+        raise InvalidConfig(
+            f"labels are {labels.dtype} of shape {tuple(labels.shape)} and not probabilities, which add up to "
+            "1; inputs come before labels: repair(model, inputs, labels); for other targets give loss=..."
+        )
+    return labels
+
+
+_ROUNDING = 0.01
+"""By how much probabilities in 16 bits may fail to add up to 1."""
 
 
 def check_outputs(outputs: Tensor, labels: Tensor) -> None:

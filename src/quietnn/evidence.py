@@ -78,7 +78,7 @@ class Evidence:
         inputs: a tensor or an array, or a dict of them passed by keyword; or a `Dataset`, a `DataLoader` or any other
             collection of batches that can be read more than once. A batch is inputs, `(inputs, labels)`, or a dict
             with `labels` in it.
-        labels: class numbers, or whatever `loss` compares outputs with. A loader brings its own.
+        labels: class numbers, or whatever `loss` compares outputs with. A loader brings its own, and so may a dict.
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
         score: judges a network where accuracy and loss on the examples are not what counts: a function to a number.
         higher_is_better: which way `score` points.
@@ -126,12 +126,16 @@ class Evidence:
                 )
             object.__setattr__(self, "inputs", loader)
             return
-        inputs = as_inputs(self.inputs)
+        inputs, labels = as_inputs(self.inputs), self.labels
+        if isinstance(inputs, Mapping) and "labels" in inputs:
+            if labels is not None:
+                raise InvalidConfig("the dict of inputs brings labels, and labels were given too; leave one out")
+            inputs, labels = parts_of_batch(inputs)
         num_inputs = check_inputs(inputs)
         check_finite(inputs)
         object.__setattr__(self, "inputs", inputs)
-        if self.labels is not None:
-            object.__setattr__(self, "labels", self._checked_labels(self.labels, num_inputs))
+        if labels is not None:
+            object.__setattr__(self, "labels", self._checked_labels(labels, num_inputs))
 
     @classmethod
     def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":
@@ -224,7 +228,8 @@ class Evidence:
 
     def without_labels(self) -> "Evidence":
         """The inputs alone."""
-        return replace(self, labels=None, mean_loss=None, num_examples=None, score=None)
+        inputs = _InputsOnly(self.inputs) if self.is_streamed else self.inputs
+        return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
     def judge(self, network: nn.Module) -> Verdict:
         """Run a network on all examples in evaluation mode, batch by batch; its modes are restored."""
@@ -308,6 +313,16 @@ class Evidence:
 
 NOTHING = Evidence()
 """No evidence: neither inputs nor labels."""
+
+
+class _InputsOnly:
+    """Batches without their labels."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Inputs]:
+        return (parts_of_batch(batch)[0] for batch in self._batches)
 
 
 def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:

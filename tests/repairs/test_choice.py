@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quietnn.evidence import Verdict
 from quietnn.repairs.choice import accuracy_of_choice, at_least, choose
-from quietnn.repairs.labelled import Verdict
 
 
 def verdict(losses: list[float]) -> Verdict:
@@ -61,6 +61,11 @@ def test_the_best_of_many_lucky_ones_is_not_believed() -> None:
         seen.append(float(verdicts[best].right.mean()))
     assert sum(expected) / 40 == pytest.approx(0.5, abs=0.03)
     assert sum(seen) / 40 > 0.56
+
+
+def test_without_class_numbers_there_is_no_accuracy_to_expect() -> None:
+    losses = torch.tensor([1.0, 2.0])
+    assert accuracy_of_choice({"ml": Verdict(losses, None)}, list(torch.arange(2).split(1))) is None
 
 
 @given(st.integers(1, 500), st.floats(0, 1))

@@ -13,7 +13,7 @@ def test_auto_chooses_the_same_with_and_without_labels() -> None:
     network = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).eval()
     received = transmit(network, wnr_db=0.0, seed=0)
     for own in (None, labels):
-        expected = auto(received.received, noise_variance=received.noise_variance, inputs=inputs, labels=own)
+        expected = auto(received, inputs, own)
         with torch.inference_mode():
-            found = auto(received.received, noise_variance=received.noise_variance, inputs=inputs, labels=own)
+            found = auto(received, inputs, own)
         assert str(found) == str(expected)

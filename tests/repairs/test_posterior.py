@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from quietnn.channels.named import medium_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
-from quietnn.evidence import Split, folds
+from quietnn.evidence import Evidence, Split, folds
+from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, mmse
 from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.finetuning import finetune
@@ -19,7 +20,7 @@ from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.posterior import posterior
-from quietnn.targets import noisy_weights
+from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import WeightStatistics
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
@@ -83,7 +84,7 @@ def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
     precision = inputs.T @ inputs + torch.eye(6, dtype=torch.float64) * (1 / 0.64 + 1 / 2.25)
     exact = torch.linalg.solve(precision, inputs.T @ labels + received / 0.64 + 0.3 / 2.25)
     whitened = gaussian(Reception.of(noisy_weights(model), 0.64, statistics={"whole": prior}))
-    scratch = Scratch(model, Squared(inputs, labels), 30)
+    scratch = Scratch(Observation(model, 0.64), Squared(inputs, labels), 30)
     settings = PosteriorSettings(num_steps=800, step_size=0.1, prior=1.0)
     fit = maximise(scratch, whitened, torch.arange(30), num_examples=30, settings=settings)
     assert torch.allclose(fit.weights["weight"][0], exact, atol=1e-4)
@@ -104,7 +105,7 @@ def test_without_noise_everything_comes_back_bit_for_bit(network: Callable[[], n
     result = posterior(model, Evidence(*blobs()), noise_variance=0.0, starts={})
     assert snapshot(result.model.state_dict()) == snapshot(model.state_dict())
     assert result.model is not model
-    assert result.num_passes == 0
+    assert result.passes == 0
 
 
 @pytest.mark.parametrize("network", [plain_net, norm_net])
@@ -114,23 +115,24 @@ def test_on_the_held_out_evidence_the_result_is_the_fit_or_the_best_start(
 ) -> None:
     observation = transmit(network(), wnr_db=-3.0, seed=seed)
     result = posterior(
-        observation.received,
+        observation,
         Evidence(*blobs()),
-        noise_variance=observation.noise_variance,
         settings=PosteriorSettings(num_steps=8),
         seed=seed,
         starts={},
     )
-    without_labels = {name: loss for name, loss in result.held_out_loss.items() if name != "posterior"}
-    assert result.chosen == "posterior" or result.held_out_loss[result.chosen] == min(without_labels.values())
-    assert set(result.held_out_loss) >= {"received", "blended", "posterior"}
-    assert ("mmse" in result.held_out_loss) == (network is plain_net)
+    without_labels = {name: loss for name, loss in result.details["held_out_loss"].items() if name != "posterior"}
+    assert result.details["chosen"] == "posterior" or result.details["held_out_loss"][result.details["chosen"]] == min(
+        without_labels.values()
+    )
+    assert set(result.details["held_out_loss"]) >= {"received", "blended", "posterior"}
+    assert ("mmse" in result.details["held_out_loss"]) == (network is plain_net)
 
 
 def test_starts_of_the_callers_own_are_judged_beside_the_fit(snapshot: Snapshot) -> None:
     clean = norm_net()
     observation = transmit(clean, wnr_db=-3.0, seed=1)
-    loss, variance = classification_loss(*blobs()), observation.noise_variance
+    evidence = Evidence(*blobs())
     harmful = copy.deepcopy(observation.received)
     with torch.no_grad():
         harmful[3].bias.copy_(torch.tensor([50.0, 0.0, 0.0]))
@@ -139,83 +141,107 @@ def test_starts_of_the_callers_own_are_judged_beside_the_fit(snapshot: Snapshot)
     # steps that lead nowhere near: the start is better by far
     wild = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e4, prior=0.0)
     best = posterior(
-        observation.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=variance,
+        observation,
+        evidence,
         starts=starts,
         settings=wild,
     )
-    assert best.chosen == "cheat"
+    assert best.details["chosen"] == "cheat"
     assert snapshot(best.model.state_dict()) == before["cheat"]
     assert best.model is not clean
-    assert best.held_out_loss["harmful"] > best.held_out_loss["received"] > best.held_out_loss["cheat"]
+    assert (
+        best.details["held_out_loss"]["harmful"]
+        > best.details["held_out_loss"]["received"]
+        > best.details["held_out_loss"]["cheat"]
+    )
     assert {name: snapshot(network.state_dict()) for name, network in starts.items()} == before
 
 
 def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     """A hundredth of a step leaves the network where calibration put it; blended statistics would be elsewhere."""
     inputs, labels = blobs()
-    loss = classification_loss(inputs, labels)
+    evidence = Evidence(inputs, labels)
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    noise = observation.noise_variance
-    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    starts = calibrated_starts(observation, Evidence(inputs))
     assert list(starts) == ["calibrated"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
-        observation.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=noise,
+        observation,
+        evidence,
         starts=starts,
         settings=settings,
     )
-    assert result.chosen == "posterior"
-    assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
+    assert result.details["chosen"] == "posterior"
+    assert result.details["held_out_loss"]["posterior"] == pytest.approx(
+        result.details["held_out_loss"]["calibrated"], rel=1e-4
+    )
     for name, tensor in starts["calibrated"].state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
     alone = posterior(
-        observation.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=noise,
+        observation,
+        evidence,
         settings=settings,
         starts={},
     )
-    assert alone.held_out_loss["posterior"] != pytest.approx(result.held_out_loss["posterior"], rel=1e-3)
+    assert alone.details["held_out_loss"]["posterior"] != pytest.approx(
+        result.details["held_out_loss"]["posterior"], rel=1e-3
+    )
+
+
+def test_starts_are_made_where_there_are_inputs_and_none_are_given() -> None:
+    inputs, labels = blobs()
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    settings = PosteriorSettings(num_steps=2)
+    made = posterior(observation, inputs, labels, settings=settings)
+    starts = calibrated_starts(observation, Evidence(inputs))
+    given = posterior(observation, inputs, labels, settings=settings, starts=starts)
+    assert made.details == given.details
+    assert torch.equal(made.model[0].weight, given.model[0].weight)
+    assert made.passes == given.passes + 1, "calibration is one pass"
+    loss = Evidence(mean_loss=Evidence(inputs, labels).loss_at, num_examples=60)
+    assert "calibrated" not in posterior(observation, loss, settings=settings).details["held_out_loss"]
+
+
+def test_gain_and_offset_are_undone_first() -> None:
+    observation = transmit(plain_net(), wnr_db=0.0, seed=1)
+    scaled = with_weights(
+        observation.received, {n: 2 * w + 0.5 for n, w in noisy_weights(observation.received).items()}
+    )
+    twice = Observation(scaled, observation.noise_variance, gain=2.0, offset=0.5)
+    settings = PosteriorSettings(num_steps=3)
+    one, other = (posterior(what, *blobs(), settings=settings) for what in (observation, twice))
+    torch.testing.assert_close(one.model[0].weight, other.model[0].weight, atol=1e-3, rtol=1e-3)
 
 
 def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_steps_begin() -> None:
     """The examples' own are clearly better on the half that they were not taken from."""
-    loss = classification_loss(*blobs())
+    evidence = Evidence(*blobs())
     rounded = transmit(norm_net(), channel=medium_named("quantise", 2), seed=0).at_unit_gain()
-    noise = rounded.noise_variance
     broken = copy.deepcopy(rounded.received)
     broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())
     starts = {"calibrated": broken}
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
-        rounded.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=noise,
+        rounded,
+        evidence,
         starts=starts,
         settings=settings,
     )
-    alone = posterior(
-        rounded.received, Evidence(mean_loss=loss, num_examples=60), noise_variance=noise, settings=settings, starts={}
-    )
-    assert result.held_out_loss["blended"] < result.held_out_loss["calibrated"]
+    alone = posterior(rounded, evidence, settings=settings, starts={})
+    assert result.details["held_out_loss"]["blended"] < result.details["held_out_loss"]["calibrated"]
     for name, tensor in alone.model.state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
     twice = {"one": broken, "other": copy.deepcopy(broken)}
-    full = posterior(rounded.received, Evidence(mean_loss=loss, num_examples=60), noise_variance=noise, starts=twice)
-    assert full.num_passes + len(twice) <= 150
+    full = posterior(rounded, evidence, starts=twice)
+    assert full.passes + len(twice) <= 150
 
 
 def test_noise_is_taken_at_its_word() -> None:
     """Whatever the examples' own statistics would be worth, those of a start were fitted to what noise does."""
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    noise = observation.noise_variance
-    starts = calibrated_starts(observation.received, blobs()[0], noise_variance=noise)
-    result = posterior(observation.received, Evidence(*blobs()), noise_variance=noise, starts=starts)
-    assert "blended" not in result.held_out_loss
+    starts = calibrated_starts(observation, Evidence(blobs()[0]))
+    result = posterior(observation, Evidence(*blobs()), starts=starts)
+    assert "blended" not in result.details["held_out_loss"]
 
 
 def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> None:
@@ -224,19 +250,20 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
     with torch.no_grad():
         observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
     inputs, labels = blobs()
-    noise = observation.noise_variance
-    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    starts = calibrated_starts(observation, Evidence(inputs))
     assert list(starts) == ["centred"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
-        observation.received,
+        observation,
         Evidence(inputs, labels),
-        noise_variance=noise,
         starts=starts,
         settings=settings,
     )
-    assert set(result.held_out_loss) == {"received", "centred", "blended", "mmse", "branches", "posterior"}
-    assert min(result.held_out_loss, key=lambda name: result.held_out_loss[name]) in ("centred", "posterior")
+    assert set(result.details["held_out_loss"]) == {"received", "centred", "blended", "mmse", "branches", "posterior"}
+    assert min(result.details["held_out_loss"], key=lambda name: result.details["held_out_loss"][name]) in (
+        "centred",
+        "posterior",
+    )
     assert torch.allclose(result.model[3].bias, starts["centred"][3].bias, atol=1e-3)
 
 
@@ -253,13 +280,15 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
 
     results = []
     for network in (received, torch.compile(received, backend=backend)):
-        starts = calibrated_starts(network, inputs, noise_variance=0.1)
-        loss = classification_loss(inputs, labels)
-        Scratch(network, loss, 60, blended=True).gradient(noisy_weights(network), torch.arange(60), torch.Generator())
+        starts = calibrated_starts(Observation(network, 0.1), Evidence(inputs))
+        evidence = Evidence(inputs, labels)
+        Scratch(Observation(network, None), evidence.loss_at, 60, blended=True).gradient(
+            noisy_weights(network), torch.arange(60), torch.Generator()
+        )
         assert num_compiled == 0
-        results.append(posterior(network, Evidence(mean_loss=loss, num_examples=60), noise_variance=0.1, starts=starts))
+        results.append(posterior(network, evidence, noise_variance=0.1, starts=starts))
     plain, compiled = results
-    assert plain.held_out_loss == pytest.approx(compiled.held_out_loss, rel=1e-5)
+    assert plain.details["held_out_loss"] == pytest.approx(compiled.details["held_out_loss"], rel=1e-5)
     for name, tensor in plain.model.state_dict().items():
         torch.testing.assert_close(compiled.model.state_dict()[f"_orig_mod.{name}"], tensor, rtol=1e-4, atol=1e-5)
 
@@ -275,11 +304,11 @@ def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> N
     layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
     inputs = blobs()[0]
     without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
-    assert calibrated_starts(without_bias, inputs, noise_variance=0.1) == {}
-    assert calibrated_starts(Encoder(*layers), inputs, noise_variance=0.1) == {}
-    assert calibrated_starts(nn.Sequential(*layers), inputs[:1], noise_variance=0.1) == {}
+    assert calibrated_starts(Observation(without_bias, 0.1), Evidence(inputs)) == {}
+    assert calibrated_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs)) == {}
+    assert calibrated_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1])) == {}
     with pytest.raises(QuietnnError, match="nope"):
-        calibrated_starts(nn.Sequential(*layers), inputs, noise_variance={"nope": 0.1})
+        calibrated_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))
 
 
 def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
@@ -294,18 +323,18 @@ def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
 
 def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
     received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
-    starts = calibrated_starts(received, blobs()[0], noise_variance=0.1)
+    starts = calibrated_starts(Observation(received, 0.1), Evidence(blobs()[0]))
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, blended=False)
-    loss = classification_loss(*blobs())
+    evidence = Evidence(*blobs())
     result = posterior(
         received,
-        Evidence(mean_loss=loss, num_examples=60),
+        evidence,
         noise_variance=0.1,
         starts=starts,
         centre=MMSE,
         settings=settings,
     )
-    assert {"centred", "centre"} <= set(result.held_out_loss)
+    assert {"centred", "centre"} <= set(result.details["held_out_loss"])
 
 
 @pytest.mark.parametrize(
@@ -329,8 +358,7 @@ def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
     """Where a scale is undone, halving the start's weights and statistics changes nothing but that."""
     inputs, labels = blobs()
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    noise = observation.noise_variance
-    start = calibrated_starts(observation.received, inputs, noise_variance=noise)["calibrated"]
+    start = calibrated_starts(observation, Evidence(inputs))["calibrated"]
     shorter = copy.deepcopy(start)
     with torch.no_grad():
         for tensor in (shorter[0].weight, shorter[0].bias, shorter[1].running_mean):
@@ -339,12 +367,11 @@ def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
     settings = PosteriorSettings(num_steps=6, prior=0.0)
 
     def weight_from(start: nn.Module) -> Tensor:
-        loss, starts = classification_loss(inputs, labels), {"calibrated": start}
+        evidence, starts = Evidence(inputs, labels), {"calibrated": start}
         weight: Tensor = (
             posterior(
-                observation.received,
-                Evidence(mean_loss=loss, num_examples=60),
-                noise_variance=noise,
+                observation,
+                evidence,
                 starts=starts,
                 settings=settings,
             )
@@ -372,28 +399,29 @@ def test_a_fit_that_harms_is_rejected() -> None:
     wrong = labels.clone()
     wrong[held_out] = (labels[held_out] + 1) % 3
     result = posterior(
-        observation.received,
+        observation,
         Evidence(inputs, wrong),
-        noise_variance=observation.noise_variance,
         settings=PosteriorSettings(num_steps=10, step_size=2.0, prior=0.0),
         starts={},
     )
-    assert result.chosen != "posterior"
-    assert (result.fit_loss, result.move) == ((), 0.0)
+    assert result.details["chosen"] != "posterior"
+    assert (result.details["fit_loss"], result.details["move"]) == ((), 0.0)
 
 
 @pytest.mark.parametrize("network", [plain_net, norm_net])
 def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None:
     inputs, labels = blobs(300)
-    loss = classification_loss(inputs, labels)
+    evidence = Evidence(inputs, labels)
     observation = transmit(network(), wnr_db=-3.0, seed=1)
-    result = posterior(observation.received, Evidence(*blobs()), noise_variance=observation.noise_variance, starts={})
-    before, after = (loss(net.eval(), torch.arange(300), None).item() for net in (observation.received, result.model))
-    assert result.chosen == "posterior"
+    result = posterior(observation, Evidence(*blobs()), starts={})
+    before, after = (
+        evidence.loss_at(net.eval(), torch.arange(300), None).item() for net in (observation.received, result.model)
+    )
+    assert result.details["chosen"] == "posterior"
     assert after < 0.5 * before
-    assert result.fit_loss[-1] < result.fit_loss[0]
-    assert 0 < result.move < 2.0
-    assert result.num_passes <= 150
+    assert result.details["fit_loss"][-1] < result.details["fit_loss"][0]
+    assert 0 < result.details["move"] < 2.0
+    assert result.passes <= 150
 
 
 def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(snapshot: Snapshot) -> None:
@@ -408,7 +436,7 @@ def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(sna
     flags = {name: parameter.requires_grad for name, parameter in result.model.named_parameters()}
     assert flags == {name: name != "0.weight" for name in flags}
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert result.chosen == "posterior"
+    assert result.details["chosen"] == "posterior"
     assert not torch.equal(result.model[0].weight, model[0].weight), "a frozen weight is as noisy as any other"
     assert torch.equal(result.model[1].weight, model[1].weight)
     assert not torch.equal(result.model[1].running_mean, model[1].running_mean)
@@ -422,10 +450,10 @@ def test_shared_layers_and_tied_weights_stay_shared() -> None:
     observation = transmit(model.eval(), wnr_db=0.0, seed=0)
     settings = PosteriorSettings(num_steps=10)
     result = posterior(
-        observation.received, Evidence(*blobs()), noise_variance=observation.noise_variance,
+        observation, Evidence(*blobs()),
         settings=settings, starts={},
     )  # fmt: skip
-    assert result.chosen == "posterior"
+    assert result.details["chosen"] == "posterior"
     assert result.model[0].weight is result.model[3].weight
     assert result.model[1] is result.model[4]
 
@@ -439,9 +467,8 @@ def test_the_seed_decides_and_nothing_else() -> None:
     def run(seed: int) -> Tensor:
         torch.manual_seed(torch.seed() % 1000)
         result = posterior(
-            observation.received,
+            observation,
             Evidence(*blobs(), augment=jitter),
-            noise_variance=observation.noise_variance,
             settings=PosteriorSettings(num_steps=6),
             seed=seed,
             starts={},
@@ -455,32 +482,30 @@ def test_the_seed_decides_and_nothing_else() -> None:
 
 def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
     observation = transmit(plain_net(), wnr_db=0.0, seed=0)
-    loss = classification_loss(*blobs())
+    evidence = Evidence(*blobs())
     result = posterior(
-        observation.received,
+        observation,
         Evidence(
-            mean_loss=lambda network, positions, generator: loss(network, positions, generator) * math.nan,
+            mean_loss=lambda network, positions, generator: evidence.loss_at(network, positions, generator) * math.nan,
             num_examples=60,
         ),
-        noise_variance=observation.noise_variance,
         starts={},
     )
-    assert result.chosen == "received"
-    assert all(math.isinf(value) for value in result.held_out_loss.values())
+    assert result.details["chosen"] == "received"
+    assert all(math.isinf(value) for value in result.details["held_out_loss"].values())
 
 
 def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
     model = transmit(plain_net(), wnr_db=0.0, seed=0)
-    loss = classification_loss(*blobs())
+    evidence = Evidence(*blobs())
     for wrong in (
-        lambda network, positions, generator: loss(network, positions, generator).detach(),
-        lambda network, positions, generator: loss(network, positions, generator).expand(3),
+        lambda network, positions, generator: evidence.loss_at(network, positions, generator).detach(),
+        lambda network, positions, generator: evidence.loss_at(network, positions, generator).expand(3),
     ):
         with pytest.raises(QuietnnError, match="mean loss"):
             posterior(
-                model.received,
+                model,
                 Evidence(mean_loss=wrong, num_examples=60),
-                noise_variance=model.noise_variance,
                 starts={},
             )
 
@@ -523,7 +548,7 @@ def test_the_trust_radius_bounds_the_maximum() -> None:
     inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
     observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
     reception = Reception.of(noisy_weights(observation.received), 0.05)
-    scratch, whitened = Scratch(observation.received, Squared(inputs, labels), 20), gaussian(reception)
+    scratch, whitened = Scratch(observation, Squared(inputs, labels), 20), gaussian(reception)
     start = 20 * scratch.judge(whitened.centre, torch.arange(20))
     settings = PosteriorSettings(num_steps=200, prior=1.0)
     fit = maximise(scratch, whitened, torch.arange(20), num_examples=20, settings=settings)
@@ -536,25 +561,26 @@ def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapsh
     before = snapshot(observation.received.state_dict())
     result = finetune(observation.received, Evidence(*blobs()), learning_rates=(1e-6, 1e-2))
     assert snapshot(observation.received.state_dict()) == before
-    assert result.learning_rate == 1e-2
-    assert result.held_out_loss[1e-2] < result.held_out_loss[1e-6]
+    assert result.details["learning_rate"] == 1e-2
+    assert result.details["held_out_loss"][1e-2] < result.details["held_out_loss"][1e-6]
     with pytest.raises(InvalidConfig, match="positive"):
         finetune(observation.received, Evidence(*blobs()), learning_rates=())
 
 
 def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
     observation = transmit(plain_net(), wnr_db=3.0, seed=0)
-    loss, variance = classification_loss(*blobs()), observation.noise_variance
+    evidence = Evidence(*blobs())
     short = PosteriorSettings(num_steps=1, step_size=1e-9)
     lazy = posterior(
-        observation.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=variance,
+        observation,
+        evidence,
         centre=MMSE,
         settings=short,
     )
-    assert lazy.held_out_loss["posterior"] == pytest.approx(lazy.held_out_loss["centre"], rel=1e-6)
-    assert lazy.held_out_loss["centre"] != pytest.approx(lazy.held_out_loss["received"], rel=1e-3)
+    assert lazy.details["held_out_loss"]["posterior"] == pytest.approx(
+        lazy.details["held_out_loss"]["centre"], rel=1e-6
+    )
+    assert lazy.details["held_out_loss"]["centre"] != pytest.approx(lazy.details["held_out_loss"]["received"], rel=1e-3)
 
 
 def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale() -> None:
@@ -564,7 +590,7 @@ def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale(
     weights = noisy_weights(received.received)
     reception = Reception.of(weights, received.noise_variance, groups="layerwise")
     inputs, labels = blobs()
-    scratch = Scratch(received.received, classification_loss(inputs, labels), len(labels), blended=True)
+    scratch = Scratch(received, Evidence(inputs, labels).loss_at, len(labels), blended=True)
     free = scratch.scale_free()
     assert free >= {"0.weight", "0.bias"}
     assert not {"3.weight", "3.bias"} & free
@@ -594,19 +620,18 @@ def test_the_posterior_takes_noise_by_layer() -> None:
     network = trained(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
     received = transmit(network, noise_variance=0.05, seed=0).received
     inputs, labels = blobs()
-    loss = classification_loss(inputs, labels)
+    evidence = Evidence(inputs, labels)
     noise = {"0": 0.05, "2": 0.05}
-    one, by_layer = (
-        posterior(received, Evidence(mean_loss=loss, num_examples=60), noise_variance=variance, starts={})
-        for variance in (0.05, noise)
+    one, by_layer = (posterior(received, evidence, noise_variance=variance, starts={}) for variance in (0.05, noise))
+    assert one.details["chosen"] == by_layer.details["chosen"]
+    assert one.details["held_out_loss"]["posterior"] == pytest.approx(
+        by_layer.details["held_out_loss"]["posterior"], rel=1e-3
     )
-    assert one.chosen == by_layer.chosen
-    assert one.held_out_loss["posterior"] == pytest.approx(by_layer.held_out_loss["posterior"], rel=1e-3)
 
 
 def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    loss, noise = classification_loss(*blobs()), observation.noise_variance
+    evidence = Evidence(*blobs())
     used: list[Whitened] = []
 
     def spy(scratch: Scratch, whitened: Whitened, *args: object, **options: object) -> Fit:
@@ -615,16 +640,15 @@ def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pyt
 
     monkeypatch.setattr("quietnn.repairs.posterior.maximise", spy)
     posterior(
-        observation.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=noise,
+        observation,
+        evidence,
         settings=PosteriorSettings(num_steps=2),
         starts={},
     )
     weights = noisy_weights(observation.received)
-    reception = Reception.of(weights, noise, groups="layerwise")
+    reception = Reception.of(weights, observation.noise_variance, groups="layerwise")
     usual = Whitened.of(reception, weights).spread
-    free = Whitened.of(reception, weights, Scratch(observation.received, loss, 60, blended=True).scale_free()).spread
+    free = Whitened.of(reception, weights, Scratch(observation, evidence.loss_at, 60, blended=True).scale_free()).spread
     assert len(used) == 3
     assert all(whitened.spread == free for whitened in used)
     assert free["0.weight"] > 1.2 * usual["0.weight"]
@@ -647,8 +671,8 @@ def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch
         return finish(scratch, model, weights)
 
     monkeypatch.setattr(Scratch, "finish", spy)
-    noise, settings = observation.noise_variance, PosteriorSettings(num_steps=1)
-    posterior(observation.received, Evidence(images, labels), noise_variance=noise, settings=settings, starts={})
+    settings = PosteriorSettings(num_steps=1)
+    posterior(observation, Evidence(images, labels), settings=settings, starts={})
     received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
     assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
     assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"

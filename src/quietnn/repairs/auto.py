@@ -100,7 +100,7 @@ def auto(
     """Repair a noisy network with whatever there is: nothing, some inputs, or some inputs with labels.
 
     - *Without labels*: the most elaborate repair that is known to do this kind of network no harm, else the received
-      weights. Plain MMSE harms networks with BatchNorm; calibration needs inputs.
+      weights. A shrinkage that goes by the weights alone does harm somewhere (docs/auto.md), so inputs are needed.
     - *With labels*: every repair that `auto` may try is made twice, from half of the examples each time, and judged on
       the other half. The smallest loss wins, unless that of the received weights is within one standard error, and is
       made once more from all examples. A repair that fails is recorded and passed over.
@@ -120,6 +120,8 @@ def auto(
         with undisturbed(observation.model), torch.no_grad():
             call(observation.model, take(next(evidence.batches())[0], slice(2)))  # says what does not fit
     notes: tuple[str, ...] = ()
+    if observation.as_received is not None:  # a gain that is known is undone in every network that is judged
+        observation = observation.on(observation.received, as_received=None)
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)
     if not evidence.has_labels:
@@ -133,9 +135,8 @@ def auto(
     splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     trials = _Trials(observation, evidence.in_memory(), splits, max_passes, seed)
     is_clean = observation.mean_noise_variance == 0
-    model = observation.received
     for row in REPAIRS.values():
-        if row.name == BASELINE or (not is_clean and row.applies(model) and row.by_auto(model)):
+        if row.name == BASELINE or (not is_clean and row.applies(observation) and row.by_auto(observation)):
             trials.run(row)
     name, winner = trials.make_winner()
     accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in splits])
@@ -261,7 +262,7 @@ def _without_labels(
     rows = [
         row
         for row in REPAIRS.values()
-        if NEEDS.index(row.needs) <= NEEDS.index(has) and row.applies(model) and row.unjudged(model)
+        if NEEDS.index(row.needs) <= NEEDS.index(has) and row.applies(observation) and row.unjudged(observation)
     ]
     tried, passes = [baseline], 0.0
     for row in reversed([row for row in rows if row.cost <= max_passes]):

@@ -65,12 +65,16 @@ class Run(Protocol):
     ) -> Repaired: ...
 
 
-def always(model: object) -> bool:
+Rule = Callable[[Observation[Any, Any]], bool]
+"""A question about what arrived."""
+
+
+def always(observation: object) -> bool:
     """For repairs that every network can have."""
     return True
 
 
-def never(model: object) -> bool:
+def never(observation: object) -> bool:
     """For repairs that `auto` leaves alone."""
     return False
 
@@ -82,9 +86,9 @@ class Repair:
     Attributes:
         method: name, label, reference, needs and cost; all that a report has to know.
         run: does it.
-        applies: whether it can do anything to a network at all.
-        by_auto: whether `auto` may try it on a network, where labels judge it beside others.
-        unjudged: whether `auto` may take it for a network without labels, because it is known to do no harm there. Of
+        applies: whether it can do anything to what arrived at all.
+        by_auto: whether `auto` may try it on what arrived, where labels judge it beside others.
+        unjudged: whether `auto` may take it without labels, because it is known to do such a network no harm. Of
             several the last row of the table is taken.
         by_score: whether a score alone is enough, where labels are needed otherwise.
         settings: of the method, a frozen dataclass, where it has some.
@@ -92,9 +96,9 @@ class Repair:
 
     method: Method
     run: Run
-    applies: Callable[[Any], bool] = always
-    by_auto: Callable[[Any], bool] = never
-    unjudged: Callable[[Any], bool] = never
+    applies: Rule = always
+    by_auto: Rule = never
+    unjudged: Rule = never
     by_score: bool = False
     settings: Any = None
 

@@ -8,7 +8,7 @@ from quietnn.evidence import Evidence
 from quietnn.methods import METHODS
 from quietnn.observation import Observation
 from quietnn.repairs.auto import auto
-from quietnn.repairs.base import Repair, Repaired, Run, always, register
+from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
 from quietnn.repairs.batchnorm.calibrate import calibrated, mmse_calibrated
 from quietnn.repairs.batchnorm.re_estimation import re_estimated
 from quietnn.repairs.branches import branches
@@ -68,6 +68,22 @@ def _unlabelled(observation: Observation[Any, Any], evidence: Evidence, seed: in
     return auto(observation, evidence.without_labels(), seed=seed)
 
 
+def _kind(holds: Callable[[Any], bool]) -> Rule:
+    """A question about the kind of network that arrived."""
+    return lambda observation: holds(observation.received)
+
+
+_NETWORK = _kind(is_network)
+_BATCH_NORM = _kind(has_stored_statistics)
+_KERNELS = _kind(has_kernels)
+_NO_STATISTICS = _kind(stores_no_statistics)
+
+
+def _each_input(observation: Observation[Any, Any]) -> bool:
+    """Whether layers normalise each input, those that the user named included."""
+    return normalises_inputs(observation.received, observation.normalisation)
+
+
 def _row(name: str, run: Run, **columns: Any) -> None:
     register(Repair(METHODS[name], run, **columns))
 
@@ -76,23 +92,21 @@ _row("ml", _ml, by_auto=always)
 _row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
 _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
-_row("re_estimated", _plain(re_estimated), applies=has_stored_statistics)
-_row("branches", _plain(branches), applies=normalises_inputs, by_auto=always)
-_row("branches_balanced", _plain(branches, balanced_classes=True), applies=normalises_inputs)
-_row("energy", _plain(energy_restored), applies=normalises_inputs, by_auto=always, unjudged=always)
-_row("energy_balanced", _plain(energy_restored, balanced_classes=True), applies=normalises_inputs, unjudged=always)
-_row("mmse_calibrated", _plain(mmse_calibrated), applies=has_stored_statistics)
-_row("calibrated", _plain(calibrated), applies=has_stored_statistics, by_auto=always, unjudged=always)
-_row("calibrated_balanced", _plain(calibrated, balanced_classes=True), applies=has_stored_statistics)
-_row("structured", _plain(structured), applies=has_kernels, by_auto=always, unjudged=always)
-_row("self_trained", _fitted(self_trained), applies=is_network, unjudged=always, settings=PosteriorSettings())
-_row("mmse_p", _searched(mmse_p), applies=is_network, by_score=True, settings=Search())
-_row("mmse_pb", _searched(mmse_pb), applies=is_network, by_auto=always, by_score=True, settings=Search())
-_row("mmse_pb_layerwise", _searched(mmse_pb_layerwise), applies=is_network, by_score=True, settings=Search())
-_row(
-    "mmse_pb_gradient", _searched(mmse_pb_gradient), applies=is_network, by_auto=stores_no_statistics, settings=Search()
-)
-_row("finetuned", _seeded(finetuned), applies=is_network)
-_row("posterior", _fitted(maximum_posterior), applies=is_network, by_auto=always, settings=PosteriorSettings())
-_row("auto", _seeded(auto), applies=is_network)
-_row("auto_unlabelled", _unlabelled, applies=is_network)
+_row("re_estimated", _plain(re_estimated), applies=_BATCH_NORM)
+_row("branches", _plain(branches), applies=_each_input, by_auto=always)
+_row("branches_balanced", _plain(branches, balanced_classes=True), applies=_each_input)
+_row("energy", _plain(energy_restored), applies=_each_input, by_auto=always, unjudged=always)
+_row("energy_balanced", _plain(energy_restored, balanced_classes=True), applies=_each_input, unjudged=always)
+_row("mmse_calibrated", _plain(mmse_calibrated), applies=_BATCH_NORM)
+_row("calibrated", _plain(calibrated), applies=_BATCH_NORM, by_auto=always, unjudged=always)
+_row("calibrated_balanced", _plain(calibrated, balanced_classes=True), applies=_BATCH_NORM)
+_row("structured", _plain(structured), applies=_KERNELS, by_auto=always, unjudged=always)
+_row("self_trained", _fitted(self_trained), applies=_NETWORK, unjudged=always, settings=PosteriorSettings())
+_row("mmse_p", _searched(mmse_p), applies=_NETWORK, by_score=True, settings=Search())
+_row("mmse_pb", _searched(mmse_pb), applies=_NETWORK, by_auto=always, by_score=True, settings=Search())
+_row("mmse_pb_layerwise", _searched(mmse_pb_layerwise), applies=_NETWORK, by_score=True, settings=Search())
+_row("mmse_pb_gradient", _searched(mmse_pb_gradient), applies=_NETWORK, by_auto=_NO_STATISTICS, settings=Search())
+_row("finetuned", _seeded(finetuned), applies=_NETWORK)
+_row("posterior", _fitted(maximum_posterior), applies=_NETWORK, by_auto=always, settings=PosteriorSettings())
+_row("auto", _seeded(auto), applies=_NETWORK)
+_row("auto_unlabelled", _unlabelled, applies=_NETWORK)

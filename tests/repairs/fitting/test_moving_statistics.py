@@ -10,7 +10,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from quietnn.channels.transmit import transmit
-from quietnn.evidence import Loss
+from quietnn.evidence import Evidence, Loss
+from quietnn.observation import Observation
 from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.fitting.moving_statistics import Blending
 from quietnn.repairs.fitting.scratch import Scratch
@@ -126,21 +127,21 @@ def test_a_single_example_uses_the_stored_statistics() -> None:
 def test_what_a_layer_does_besides_and_how_it_is_called_makes_no_difference(network: Callable[[], nn.Module]) -> None:
     """The same weights in another dress: statistics, gradients and posterior are those of the plain network."""
     inputs = points(60, 4) + 2 * functional.one_hot(LABELS, 4)
-    loss, positions = classification_loss(inputs, LABELS), torch.arange(60)
+    evidence, positions = Evidence(inputs, LABELS), torch.arange(60)
     found = []
     for made in (plain(), network()):
         weights = noisy_weights(made)
-        scratch = Scratch(made, loss, 60, blended=True)
+        scratch = Scratch(Observation(made, None), evidence.loss_at, 60, blended=True)
         value, gradients = scratch.gradient(weights, positions, torch.Generator())
         finished = scratch.finish(made, weights)
         result = posterior(
             made,
-            Evidence(mean_loss=loss, num_examples=60),
+            evidence,
             noise_variance=0.05,
             settings=PosteriorSettings(num_steps=4),
             starts={},
         )
-        assert result.chosen == "posterior"
+        assert result.details["chosen"] == "posterior"
         tensors = [*gradients.values(), *finished.state_dict().values(), *result.model.state_dict().values()]
         found.append((value, tensors, len(scratch.scale_free())))
     assert found[0][0] == found[1][0]
@@ -155,7 +156,7 @@ def test_statistics_are_those_of_all_calls_of_a_pass(size: int) -> None:
     inputs[:50] += 2  # so that the last chunk is unlike the others
     weights = noisy_weights(network)
     whole, parts = (
-        Scratch(network, loss, 60, blended=True).finish(network, weights)
+        Scratch(Observation(network, None), loss, 60, blended=True).finish(network, weights)
         for loss in (in_chunks(inputs, 60), in_chunks(inputs, size))
     )
     assert not torch.allclose(network[1].running_mean, whole[1].running_mean, atol=0.5)
@@ -178,7 +179,7 @@ def test_statistics_of_an_earlier_pass_are_forgotten() -> None:
 def test_a_batch_norm_called_twice_keeps_its_statistics_and_its_layers_their_scale() -> None:
     torch.manual_seed(0)
     network, inputs = Shared().eval(), 3 * points(60, 4) + 1
-    scratch = Scratch(network, in_chunks(inputs, 60), 60, blended=True)
+    scratch = Scratch(Observation(network, None), in_chunks(inputs, 60), 60, blended=True)
     finished = scratch.finish(network, noisy_weights(network))
     assert torch.equal(finished.shared.running_mean, network.shared.running_mean)
     assert torch.equal(finished.shared.running_var, network.shared.running_var)
@@ -210,7 +211,7 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_its_statistics() -> None
 
     network = nn.Sequential(nn.Linear(4, 3), Own(3)).eval()
     inputs = 3 * points(60, 4) + 1
-    scratch = Scratch(network, classification_loss(inputs, LABELS), 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(inputs, LABELS).loss_at, 60, blended=True)
     finished = scratch.finish(network, noisy_weights(network))
     assert torch.equal(finished[1].running_mean, network[1].running_mean)
     assert not scratch.scale_free()
@@ -229,9 +230,8 @@ def test_a_network_that_counts_its_calls_is_not_called_itself() -> None:
 
     observation = transmit(Counting(plain()), wnr_db=0.0, seed=0)
     result = posterior(
-        observation.received,
+        observation,
         Evidence(points(60, 4), LABELS),
-        noise_variance=observation.noise_variance,
         starts={"calibrated": copy.deepcopy(observation.received)},
         settings=PosteriorSettings(num_steps=2),
     )
@@ -241,14 +241,12 @@ def test_a_network_that_counts_its_calls_is_not_called_itself() -> None:
 @pytest.mark.parametrize("switched_off", [torch.inference_mode, torch.no_grad])
 def test_the_caller_may_have_switched_gradients_off(switched_off: Callable[[], object]) -> None:
     observation = transmit(plain(), wnr_db=0.0, seed=0)
-    loss, settings = classification_loss(points(60, 4), LABELS), PosteriorSettings(num_steps=3)
+    evidence, settings = Evidence(points(60, 4), LABELS), PosteriorSettings(num_steps=3)
 
     def run() -> nn.Module:
-        noise = observation.noise_variance
         return posterior(
-            observation.received,
-            Evidence(mean_loss=loss, num_examples=60),
-            noise_variance=noise,
+            observation,
+            evidence,
             settings=settings,
             starts={},
         ).model
@@ -274,14 +272,14 @@ def test_a_layer_whose_output_is_used_elsewhere_keeps_its_scale() -> None:
     torch.manual_seed(0)
     network = PreActivation().eval()
     before = copy.deepcopy(network.state_dict())
-    scratch = Scratch(network, classification_loss(points(60, 4), LABELS), 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS).loss_at, 60, blended=True)
     assert scratch.scale_free() == {"inner.weight", "inner.bias"}
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
 def test_only_layers_that_are_linear_in_their_weights_have_a_scale() -> None:
     network = nn.Sequential(nn.Linear(4, 8), nn.PReLU(8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
-    scratch = Scratch(network, classification_loss(points(60, 4), LABELS), 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS).loss_at, 60, blended=True)
     assert not scratch.scale_free()
 
 
@@ -302,8 +300,8 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
     inputs = points(60, 4).to(dtype)
     weights = noisy_weights(observation.received)
     reception = Reception.of(weights, observation.noise_variance, groups="layerwise")
-    scratch = Scratch(observation.received, classification_loss(inputs, LABELS), 60, blended=True)
-    scratch.anchor(calibrated_starts(observation.received, inputs, noise_variance=0.1)["calibrated"])
+    scratch = Scratch(observation, Evidence(inputs, LABELS).loss_at, 60, blended=True)
+    scratch.anchor(calibrated_starts(Observation(observation.received, 0.1), Evidence(inputs))["calibrated"])
     fit = maximise(scratch, Whitened.of(reception, weights), torch.arange(60), num_examples=60)
     assert fit.move > 0
     assert fit.losses[-1] < fit.losses[0] < 10
@@ -314,14 +312,14 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
 
 def test_examples_one_by_one_are_judged_by_the_statistics_of_the_start() -> None:
     observation = transmit(plain(), wnr_db=0.0, seed=0)
-    inputs, noise = points(60, 4), observation.noise_variance
-    whole = classification_loss(inputs, LABELS)
+    inputs = points(60, 4)
+    whole = Evidence(inputs, LABELS).loss_at
 
     def one_by_one(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch.stack([whole(network, position[None], generator) for position in positions]).mean()
 
-    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
-    scratch = Scratch(observation.received, one_by_one, 60, blended=True)
+    starts = calibrated_starts(observation, Evidence(inputs))
+    scratch = Scratch(observation, one_by_one, 60, blended=True)
     scratch.anchor(starts["calibrated"])
     everything = torch.arange(60)
     found = scratch.judge(noisy_weights(observation.received), everything)
@@ -335,18 +333,19 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
 
     network = nn.Sequential(nn.Linear(4, 8), Own(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     observation = transmit(network.eval(), wnr_db=0.0, seed=0)
-    inputs, noise = 3 * points(60, 4) + 1, observation.noise_variance
-    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    inputs = 3 * points(60, 4) + 1
+    starts = calibrated_starts(observation, Evidence(inputs))
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
-    loss = classification_loss(inputs, LABELS)
+    evidence = Evidence(inputs, LABELS)
     result = posterior(
-        observation.received,
-        Evidence(mean_loss=loss, num_examples=60),
-        noise_variance=noise,
+        observation,
+        evidence,
         starts=starts,
         settings=settings,
     )
-    assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
+    assert result.details["held_out_loss"]["posterior"] == pytest.approx(
+        result.details["held_out_loss"]["calibrated"], rel=1e-4
+    )
     assert torch.equal(result.model[1].running_mean, starts["calibrated"][1].running_mean)
 
 
@@ -356,5 +355,5 @@ def test_dead_channels_do_not_hide_that_a_scale_is_undone() -> None:
     with torch.no_grad():
         network[0].weight[:4] = 0.0
         network[0].weight[4] *= 1e-6
-    scratch = Scratch(network, classification_loss(points(60, 4), LABELS), 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS).loss_at, 60, blended=True)
     assert scratch.scale_free() == {"0.weight", "0.bias", "3.weight", "3.bias"}

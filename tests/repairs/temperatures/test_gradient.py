@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
-from quietnn.evidence import Split
+from quietnn.evidence import Evidence, Split
 from quietnn.noise import NoiseVariance, noise_by_group
+from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.fitting.scratch import Scratch
@@ -59,7 +60,7 @@ def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> Non
     thetas, shifts = {"0": 1.3, "2": 0.9, "4": 1.15}, {"0": 0.1, "4": -0.2}
     received, teacher, noise_variance = planted(thetas, shifts, noise)
     result = tune_by_gradient(
-        received, Evidence(mean_loss=Imitate(teacher), num_examples=64), noise_variance=noise_variance, settings=LONG
+        Observation(received, noise_variance), Evidence(mean_loss=Imitate(teacher), num_examples=64), settings=LONG
     )
     steps = scales(Reception.of(noisy_weights(received), noise_variance, groups="layerwise"))
     for group, scale in steps.items():
@@ -70,9 +71,8 @@ def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> Non
 def test_without_beta_only_the_multipliers_move() -> None:
     received, teacher, noise_variance = planted({"0": 1.3}, {"4": -0.2})
     result = tune_by_gradient(
-        received,
+        Observation(received, noise_variance),
         Evidence(mean_loss=Imitate(teacher), num_examples=64),
-        noise_variance=noise_variance,
         with_beta=False,
         settings=LONG,
     )
@@ -83,9 +83,8 @@ def test_the_multiplier_stops_at_mmse() -> None:
     received = network()
     nothing = with_weights(received, {name: tensor * 0.05 for name, tensor in noisy_weights(received).items()})
     result = tune_by_gradient(
-        received,
+        Observation(received, 0.01),
         Evidence(mean_loss=Imitate(nothing), num_examples=64),
-        noise_variance=0.01,
         with_beta=False,
         settings=LONG,
     )
@@ -101,7 +100,7 @@ def test_the_gradient_is_that_of_the_loss(noise: NoiseVariance) -> None:
     loss.inputs, loss.outputs = loss.inputs.double(), loss.outputs.double()
     reception = Reception.of(noisy_weights(received), noise_variance, groups="layerwise")
     path = _Path(reception, dict.fromkeys(reception.groups, Temperatures(1.0, 0.3)), with_beta=True)
-    scratch, everything = Scratch(received, loss, 16), torch.arange(16)
+    scratch, everything = Scratch(Observation(received, None), loss, 16), torch.arange(16)
     _, gradients = scratch.gradient(path.weights(), everything, torch.Generator())
     claimed = path.pull_back(gradients)
     for part in range(2):
@@ -119,9 +118,8 @@ def test_the_result_is_the_best_held_out_point_and_not_worse_than_the_start(seed
     observation = transmit(network(), wnr_db=0.0, seed=seed)
     loss = Imitate(network(), 20)
     result = tune_by_gradient(
-        observation.received,
+        observation,
         Evidence(mean_loss=loss, num_examples=20),
-        noise_variance=observation.noise_variance,
         start=ML,
         seed=seed,
     )
@@ -144,7 +142,7 @@ def test_it_returns_the_best_held_out_point_and_not_the_last() -> None:
         held_out = bool(torch.isin(positions, split.held_out).all())
         return (to_judge if held_out else to_fit)(network, positions, generator)
 
-    result = tune_by_gradient(received, Evidence(mean_loss=torn, num_examples=64), noise_variance=noise_variance)
+    result = tune_by_gradient(Observation(received, noise_variance), Evidence(mean_loss=torn, num_examples=64))
     best = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=result.temperatures).model
     assert 0 < result.best_step < 40
     assert 2 * min(result.held_out_loss.values()) < result.held_out_loss[40]
@@ -158,15 +156,8 @@ def test_the_caller_keeps_weights_modes_and_flags(snapshot: Callable[[Mapping[st
     model[0].weight.requires_grad_(False)
     observation = transmit(model, wnr_db=3.0, seed=0)
     before = snapshot(observation.received.state_dict())
-    for blended in (False, True):
-        settings = GradientSettings(num_steps=5, blended=blended)
-        loss = Imitate(nn.Linear(8, 4), 20)
-        tune_by_gradient(
-            observation.received,
-            Evidence(mean_loss=loss, num_examples=20),
-            noise_variance=observation.noise_variance,
-            settings=settings,
-        )
+    loss = Imitate(nn.Linear(8, 4), 20)
+    tune_by_gradient(observation, Evidence(mean_loss=loss, num_examples=20), settings=GradientSettings(num_steps=5))
     assert snapshot(observation.received.state_dict()) == before
     assert all(layer.training for layer in observation.received.modules())
     assert not observation.received[0].weight.requires_grad
@@ -174,7 +165,7 @@ def test_the_caller_keeps_weights_modes_and_flags(snapshot: Callable[[Mapping[st
 
 
 def test_without_noise_the_answer_is_ml() -> None:
-    result = tune_by_gradient(network(), Evidence(mean_loss=Imitate(network()), num_examples=64), noise_variance=0.0)
+    result = tune_by_gradient(Observation(network(), 0.0), Evidence(mean_loss=Imitate(network()), num_examples=64))
     assert set(result.temperatures.values()) == {ML}
     assert result.num_passes == 0
 
@@ -185,9 +176,8 @@ def test_the_same_seed_gives_the_same_temperatures() -> None:
 
     def run(seed: int) -> object:
         return tune_by_gradient(
-            observation.received,
+            observation,
             Evidence(mean_loss=loss, num_examples=64),
-            noise_variance=observation.noise_variance,
             settings=settings,
             seed=seed,
         ).temperatures
@@ -206,9 +196,8 @@ def test_a_step_onto_a_loss_that_overflows_is_taken_back() -> None:
         return value * math.nan if sum(calls) in (3, 7) and generator is not None else value
 
     result = tune_by_gradient(
-        received,
+        Observation(received, noise_variance),
         Evidence(mean_loss=fragile, num_examples=64),
-        noise_variance=noise_variance,
         settings=GradientSettings(),
     )
     assert [step for step, value in enumerate(result.fit_loss) if math.isinf(value)] == [2, 6]
@@ -219,9 +208,8 @@ def test_a_start_where_the_loss_overflows_is_kept() -> None:
     received, teacher, noise_variance = planted({"4": 1.3}, {})
     imitate = Imitate(teacher)
     result = tune_by_gradient(
-        received,
+        Observation(received, noise_variance),
         Evidence(mean_loss=lambda *arguments: imitate(*arguments) * math.inf, num_examples=64),
-        noise_variance=noise_variance,
     )
     assert set(result.temperatures.values()) == {ML}
     assert result.fit_loss == (math.inf,)
@@ -231,9 +219,8 @@ def test_bad_starts_and_settings_are_refused() -> None:
     received, teacher, noise_variance = planted({}, {})
     with pytest.raises(InfeasibleTemperatures):
         tune_by_gradient(
-            received,
+            Observation(received, noise_variance),
             Evidence(mean_loss=Imitate(teacher), num_examples=64),
-            noise_variance=noise_variance,
             start=Temperatures(1e9),
         )
     with pytest.raises(InvalidConfig, match="num_steps"):
@@ -250,17 +237,15 @@ def test_noise_that_differs_within_a_group_is_refused_until_it_is_evened_out() -
     for uneven in (noise, by_weight):
         with pytest.raises(InvalidConfig, match="the noise differs within group '0'"):
             tune_by_gradient(
-                received,
+                Observation(received, uneven),
                 Evidence(mean_loss=Imitate(network()), num_examples=64),
-                noise_variance=uneven,
                 settings=settings,
             )
         even = noise_by_group(uneven, weights, layerwise(weights))
         assert (
             tune_by_gradient(
-                received,
+                Observation(received, even),
                 Evidence(mean_loss=Imitate(network()), num_examples=64),
-                noise_variance=even,
                 settings=settings,
             ).num_passes
             > 0
@@ -270,10 +255,10 @@ def test_noise_that_differs_within_a_group_is_refused_until_it_is_evened_out() -
 def test_a_layer_without_noise_stays_as_it_came() -> None:
     received, teacher, _ = planted({"0": 1.3, "2": 1.2}, {})
     noise = {"0": 0.01, "2": 0.0, "4": 0.01}
-    result = tune_by_gradient(received, Evidence(mean_loss=Imitate(teacher), num_examples=64), noise_variance=noise)
+    result = tune_by_gradient(Observation(received, noise), Evidence(mean_loss=Imitate(teacher), num_examples=64))
     assert result.temperatures["2"] == ML
     assert result.temperatures["0"] != ML
     nothing = tune_by_gradient(
-        received, Evidence(mean_loss=Imitate(teacher), num_examples=64), noise_variance=dict.fromkeys(noise, 0.0)
+        Observation(received, dict.fromkeys(noise, 0.0)), Evidence(mean_loss=Imitate(teacher), num_examples=64)
     )
     assert (set(nothing.temperatures.values()), nothing.num_passes) == ({ML}, 0)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.channels.transmit import transmit
+from quietnn.observation import observe
 from quietnn.repairs.temperatures.memory import Memory
 from quietnn.repairs.temperatures.tune import tune
 from quietnn.score import Score
@@ -80,7 +81,11 @@ def test_in_inference_mode_everything_is_computed(network: nn.Sequential, images
         return Score(float((logits.argmax(dim=1) == labels).double().mean()), float(logits.var()), len(labels))
 
     def search(score: Callable[[nn.Module], Score]) -> object:
-        return tune(observed.received, score, noise_variance=observed.noise_variance, groups="layerwise").trials
+        return (
+            tune(observe(observed.received, noise_variance=observed.noise_variance), score=score, groups="layerwise")
+            .details["search"]
+            .trials
+        )
 
     expected = search(torch.no_grad()(score))
     assert search(torch.inference_mode()(score)) == expected
@@ -102,7 +107,11 @@ def test_a_layerwise_search_finds_the_same_with_and_without(
 
     def search(memory: Callable[[], Memory]) -> object:
         monkeypatch.setattr("quietnn.repairs.temperatures.tune.Memory", memory)
-        return tune(observed.received, score, noise_variance=observed.noise_variance, groups="layerwise").trials
+        return (
+            tune(observe(observed.received, noise_variance=observed.noise_variance), score=score, groups="layerwise")
+            .details["search"]
+            .trials
+        )
 
     used = Memory()
     assert search(lambda: used) == search(lambda: Memory(limit=0))

@@ -14,7 +14,7 @@ from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, product_grid, search_grid
 from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine, rounds
 from quietnn.repairs.temperatures.steps import Scale
-from quietnn.repairs.temperatures.tune import tune
+from quietnn.repairs.temperatures.tune import Search, tune
 from quietnn.score import Score, SubsetScore
 from quietnn.tasks.base import evaluate_classifier
 from quietnn.tasks.digits import digits_task
@@ -143,7 +143,7 @@ BY_SUBSET = SubsetScore(lambda network, some: evaluate_classifier(network, EXAMP
 
 def test_tuning_a_network_by_racing() -> None:
     observation = transmit(TASK.load_model(), wnr_db=6.0, seed=0)
-    result = tune(observation.received, BY_SUBSET, noise_variance=observation.noise_variance, search="racing")
+    result = tune(observation, score=BY_SUBSET, search=Search(whole="racing")).details["search"]
     assert isinstance(result.temperatures, Temperatures)
     last = {trial.temperatures: trial.score for trial in result.trials}
     assert result.best.score is not None
@@ -157,13 +157,19 @@ def test_tuning_a_network_by_racing() -> None:
 def test_a_grid_can_be_raced_and_layers_follow() -> None:
     observation = transmit(TASK.load_model(), wnr_db=6.0, seed=0)
     grid = product_grid([0.9, 1.0, 1.1], [-1.0, 0.0])
-    raced = tune(observation.received, BY_SUBSET, noise_variance=observation.noise_variance, search="racing", grid=grid)
+    raced = tune(observation, score=BY_SUBSET, search=Search(whole="racing", grid=grid)).details["search"]
     assert {trial.temperatures for trial in raced.trials} == set(grid)
-    layers = tune(
-        observation.received, BY_SUBSET, noise_variance=observation.noise_variance, search="racing", groups="layerwise"
-    )
+    layers = tune(observation, score=BY_SUBSET, groups="layerwise").details["search"]
     assert layers.best.score is not None
     assert layers.best.score.num_examples == len(EXAMPLES)
+
+
+def test_examples_are_raced_where_nothing_else_is_said() -> None:
+    observation = transmit(TASK.load_model(), wnr_db=6.0, seed=0)
+    by_examples = tune(observation, TASK.evidence(EXAMPLES))
+    by_hand = tune(observation, score=BY_SUBSET, search=Search(whole="racing"))
+    assert by_examples.details["temperatures"] == by_hand.details["temperatures"]
+    assert by_examples.passes == by_hand.passes < 17
 
 
 def test_racing_needs_a_score_of_some_examples() -> None:
@@ -171,9 +177,9 @@ def test_racing_needs_a_score_of_some_examples() -> None:
         return Score(1.0, 0.0, 10)
 
     with pytest.raises(InvalidConfig, match="SubsetScore"):
-        tune(TASK.load_model(), score, noise_variance=0.1, search="racing")
+        tune(TASK.load_model(), score=score, noise_variance=0.1, search=Search(whole="racing"))
     with pytest.raises(InvalidConfig, match="did you mean 'racing'"):
-        tune(TASK.load_model(), score, noise_variance=0.1, search="raceing")
+        Search(whole="raceing")
 
 
 def test_a_full_search_counts_one_pass_a_point() -> None:

@@ -139,16 +139,18 @@ def searched(
         if kind == "racing":
             some, num_examples = judge.for_some(whole), judge.num_examples
             if search.grid is not None:
-                return race(some, search.grid, num_examples, criterion=search.criterion, seed=seed)
+                points = _points(search.grid, with_beta)
+                return race(some, points, num_examples, criterion=search.criterion, seed=seed)
             return race_coarse_to_fine(
                 some, scale, num_examples, with_beta=with_beta, criterion=search.criterion, seed=seed
             )
         score = judge.for_reception(whole)
         if kind == "coarse-to-fine" and search.grid is None:
             return coarse_to_fine(score, scale, with_beta=with_beta, criterion=search.criterion)
-        grid = search.grid or (even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS[kind])
-        points = tuple(point for point in grid if with_beta or point.beta == 0)
-        return search_grid(score, points, criterion=search.criterion)
+        grid = search.grid
+        if grid is None:
+            grid = even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS[kind]
+        return search_grid(score, _points(grid, with_beta), criterion=search.criterion)
 
     return observation.remember(("searched", evidence, search, with_beta, seed), make)
 
@@ -232,6 +234,10 @@ def _applied(
     """The network under the temperatures that a search found."""
     model = with_weights(observation.received, weights.estimate(weights.denoisers(found.temperatures)))
     return Repaired(model, name, math.ceil(passes), {"temperatures": found.temperatures, "search": found})
+
+
+def _points(grid: Sequence[Temperatures], with_beta: bool) -> tuple[Temperatures, ...]:
+    return tuple(point for point in grid if with_beta or point.beta == 0)
 
 
 def _whole(observation: Observation[Any, Any], search: Search) -> Reception:
