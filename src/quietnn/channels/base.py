@@ -10,7 +10,15 @@ from quietnn.weights import Weights
 
 
 class Channel(Protocol):
-    """Anything that carries weights and adds noise of one variance on the way."""
+    """Anything that carries weights and adds noise of one variance on the way.
+
+    >>> import torch, quietnn
+    >>> class Halving:
+    ...     def transmit(self, weights, *, seed):
+    ...         return quietnn.Observation({name: one / 2 for name, one in weights.items()}, 0.0, gain=0.5)
+    >>> quietnn.transmit(torch.tensor([2.0, 4.0]), channel=Halving(), seed=0).received
+    tensor([1., 2.])
+    """
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor]]:
         """Send these weights; the same seed gives the same noise. The weights stay as they are."""

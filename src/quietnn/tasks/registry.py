@@ -39,6 +39,9 @@ def load_task(name: str, *, data_dir: str | Path | None = None, weights: str | P
         InvalidConfig: if there is no such task.
         MissingData: if weights are not there, with every place looked in.
         InvalidWeights: if the weights do not fit the network, with the tensors' names.
+
+    >>> len(load_task("digits").tuning_examples(100, 0))
+    100
     """
     family, member = split_name(name)
     folder = resolve_data_dir(data_dir)
