@@ -1,7 +1,7 @@
 """The repair for a user who has what there is: it picks among the others."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -115,6 +115,8 @@ def auto(
         Without noise the network comes back bit for bit.
     """
     notes: tuple[str, ...] = ()
+    if observation.as_received is not None:  # the baseline is what it falls back to: gain and offset undone
+        observation = replace(observation, as_received=None)
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)
     if not evidence.has_labels:
