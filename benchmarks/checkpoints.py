@@ -46,7 +46,8 @@ index = {"metadata": {"total_size": num_bytes}, "weight_map": weight_map}
 DENOISE = """
 import sys, time
 from pathlib import Path
-from quietnn import Streaming, denoise_checkpoint
+from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.workers import Streaming
 seen, size, first = 0, int(sys.argv[4]), []
 def count(num_bytes):  # the first pass sees all but the normalisation layers, less than a thousandth
     global seen

@@ -10,16 +10,14 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from quietnn.channels.transmit import transmit
-from quietnn.experiments.methods import METHODS, Outcome, Receiver, Search
-from quietnn.repairs.denoise import denoise
+from quietnn.experiments.methods import Draw, run_method
 from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS
-from quietnn.repairs.temperatures.racing import race
+from quietnn.repairs.temperatures.tune import Search
 from quietnn.tasks.base import Task
 from quietnn.tasks.registry import load_task
 
@@ -37,48 +35,32 @@ class Measured:
     accuracy: float
 
 
-def authors_grid_raced(receiver: Receiver) -> Outcome:
-    """The authors' points, most of them seen by four examples only."""
-    judge = receiver.judge
-    found = race(judge.for_some(receiver.whole), AUTHORS_GRIDS["resnet"], judge.num_examples, seed=receiver.seed)
-    model = denoise(receiver.model, noise_variance=receiver.noise_variance, temperatures=found.temperatures).model
-    return Outcome(model, math.ceil(found.num_passes), found)
-
-
-def rows(methods: list[str]) -> dict[str, tuple[Search, Callable[[Receiver], Outcome]]]:
-    """Every row of the table: how temperatures are searched, and what is done with them."""
-    mmse_pb = METHODS["mmse_pb"]
+def rows(methods: list[str]) -> dict[str, tuple[Search, str]]:
+    """Every row of the table: how temperatures are searched, and the method that they are for."""
     searches = {
-        REFERENCE: (Search("resnet"), mmse_pb),
-        "authors' grid, raced": (Search(), authors_grid_raced),
-        "even grid": (Search("even-grid"), mmse_pb),
-        "coarse to fine": (Search(), mmse_pb),
-        "racing": (Search("racing"), mmse_pb),
+        REFERENCE: Search("resnet"),
+        "authors' grid, raced": Search("racing", grid=AUTHORS_GRIDS["resnet"]),
+        "even grid": Search("even-grid"),
+        "coarse to fine": Search("coarse-to-fine"),
+        "racing": Search("racing"),
     }
-    return {**searches, **{name: (Search("racing"), METHODS[name]) for name in methods}}
+    by_search = {name: (search, "mmse_pb") for name, search in searches.items()}
+    return by_search | {name: (Search("racing"), name) for name in methods}
 
 
 def measure(task: Task, wnr_db: float, draw: int, arguments: argparse.Namespace) -> dict[str, Measured]:
     """All rows on one noisy network."""
     observation = transmit(task.load_model(), wnr_db=wnr_db, seed=draw)
-    tuning = task.tuning_examples(arguments.num_tuning_examples, draw)
+    tuning = task.evidence(task.tuning_examples(arguments.num_tuning_examples, draw))
     test = task.test_examples(arguments.num_test_examples)
     measured = {}
     for name, (search, method) in rows(arguments.methods).items():
-        receiver = Receiver(
-            observation.received,
-            observation.noise_variance,
-            tuning,
-            task.evaluate,
-            search=search,
-            augment=task.augment,
-            seed=draw,
-        )
+        alone = replace(observation)  # which remembers no other row's search
         started = time.perf_counter()
-        outcome = method(receiver)
+        made = run_method(method, Draw(alone, tuning, search=search, seed=draw))
         seconds = time.perf_counter() - started
-        cost = outcome.search.num_passes if outcome.search and method is METHODS["mmse_pb"] else outcome.num_passes
-        measured[name] = Measured(cost, seconds, task.evaluate(outcome.model, test).accuracy)
+        cost = made.details["search"].num_passes if method == "mmse_pb" else made.passes
+        measured[name] = Measured(cost, seconds, task.evaluate(made.model, test).accuracy)
     return measured
 
 

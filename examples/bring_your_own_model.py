@@ -1,4 +1,4 @@
-"""Your own network as a quietnn task: ten lines, then noise, then the denoisers.
+"""Your own network as a quietnn task: ten lines, then noise, then the repairs.
 
 python examples/bring_your_own_model.py
 """
@@ -50,18 +50,12 @@ def main() -> None:
     sent = quietnn.transmit(clean, wnr_db=6.0, seed=0)
     print(f"received   {task.evaluate(sent.received, test).accuracy:.1%}")
     for groups in ("whole", "layerwise"):
-        mmse = quietnn.denoise(sent.received, noise_variance=sent.noise_variance, method="mmse", groups=groups).model
+        mmse = quietnn.denoise(sent, groups=groups).model
         print(f"mmse       {task.evaluate(mmse, test).accuracy:.1%}  {groups}")
-        tuned = quietnn.tune(
-            sent.received,
-            lambda model: task.evaluate(model, tuning),
-            noise_variance=sent.noise_variance,
-            groups=groups,
-        )
-        best = quietnn.denoise(
-            sent.received, noise_variance=sent.noise_variance, groups=groups, temperatures=tuned.temperatures
-        ).model
-        print(f"mmse_pb    {task.evaluate(best, test).accuracy:.1%}  {groups}")
+        tuned = quietnn.tune(sent, tuning.inputs, tuning.labels, groups=groups).model
+        print(f"mmse_pb    {task.evaluate(tuned, test).accuracy:.1%}  {groups}")
+    repaired = quietnn.repair(sent, tuning.inputs, tuning.labels)
+    print(f"repaired   {task.evaluate(repaired.model, test).accuracy:.1%}  by {repaired.name}")
 
 
 if __name__ == "__main__":

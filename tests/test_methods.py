@@ -1,7 +1,8 @@
 """Names and looks of methods."""
 
-from quietnn.experiments import methods
-from quietnn.methods import METHODS, rank, style_of
+from quietnn.experiments.methods import EXPERIMENTAL
+from quietnn.methods import METHODS, NEEDS, rank, style_of
+from quietnn.repairs.base import REPAIRS
 
 
 def test_no_two_known_methods_look_alike_in_colour_or_in_grey() -> None:
@@ -11,7 +12,12 @@ def test_no_two_known_methods_look_alike_in_colour_or_in_grey() -> None:
 
 
 def test_every_method_that_a_sweep_can_run_has_a_look_of_its_own() -> None:
-    assert set(methods.METHODS) <= set(METHODS)
+    assert {*REPAIRS, *EXPERIMENTAL} <= set(METHODS)
+
+
+def test_the_row_of_a_repair_is_the_row_of_its_looks() -> None:
+    assert all(row.method is METHODS[name] for name, row in REPAIRS.items())
+    assert all(look.needs in NEEDS and look.reference for look in METHODS.values())
 
 
 def test_an_oracle_is_always_called_one() -> None:

@@ -1,8 +1,14 @@
 """The names a user imports, and what importing them costs."""
 
+import ast
+import dataclasses
 import doctest
+import re
 import subprocess
 import sys
+from collections.abc import Collection
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -11,19 +17,104 @@ import quietnn
 HEAVY = ("matplotlib", "typer", "rich", "transformers", "sklearn", "scipy", "ray", "torchvision")
 
 
+MOST_NAMES = 40
+SOURCE = Path(quietnn.__file__)
+
+
+def imported_for_types(source: str) -> list[str]:
+    """The names that a module imports under `if TYPE_CHECKING:`."""
+    blocks = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    ]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    return [alias.asname or alias.name for node in imports for alias in node.names]
+
+
+def homes_for_types(source: str) -> dict[str, str]:
+    """Where type checkers are sent for each name."""
+    tree = ast.parse(source)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+def disagreements(listed: Collection[str], homes: Collection[str], for_types: Collection[str]) -> set[str]:
+    """The names that are not in all of the three places a public name has to be in."""
+    places = set(listed), set(homes), set(for_types)
+    return set.union(*places) - set.intersection(*places)
+
+
+def order(name: str) -> tuple[int, str]:
+    """Ruff's order: constants, classes, then the rest."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def own_docstring(value: object) -> str:
+    """What somebody wrote about a class or function; a dataclass without a docstring is given its signature as one."""
+    text = (vars(value).get("__doc__") if isinstance(value, type) else value.__doc__) or ""
+    if isinstance(value, type) and dataclasses.is_dataclass(value) and text.startswith(f"{value.__name__}("):
+        return ""
+    return text
+
+
+def is_constant(name: str) -> bool:
+    return name in {"REPAIRS"}
+
+
+def test_the_list_of_names_is_sorted_and_short() -> None:
+    assert quietnn.__all__ == sorted(quietnn.__all__, key=order)
+    assert len(set(quietnn.__all__)) == len(quietnn.__all__) <= MOST_NAMES
+
+
+def test_a_name_is_in_all_three_places() -> None:
+    for_types = imported_for_types(SOURCE.read_text())
+    assert disagreements(quietnn.__all__, quietnn._HOMES, for_types) == set()
+    assert len(for_types) == len(set(for_types))
+    for place in range(3):
+        one_less = [list(quietnn.__all__), list(quietnn._HOMES), list(for_types)]
+        lost = one_less[place].pop()
+        assert disagreements(*one_less) == {lost}, "a name that one place lacks is seen"
+
+
+def test_type_checkers_and_python_find_a_name_in_the_same_module() -> None:
+    for_types = homes_for_types(SOURCE.read_text())
+    assert {name: for_types[name] for name in quietnn._HOMES} == quietnn._HOMES
+
+
 @pytest.mark.parametrize("name", quietnn.__all__)
-def test_every_public_name_exists_and_is_documented(name: str) -> None:
-    assert getattr(quietnn, name).__doc__
+def test_every_public_name_has_a_docstring_of_its_own_with_an_example(name: str) -> None:
+    value = getattr(quietnn, name)
+    assert own_docstring(value)
+    assert is_constant(name) or doctest.DocTestParser().get_examples(own_docstring(value))
 
 
-def test_the_list_of_names_is_sorted_and_complete() -> None:
-    assert len(set(quietnn.__all__)) == len(quietnn.__all__)
-    classes_and_functions = {
-        name
-        for name, value in vars(quietnn).items()
-        if not name.startswith("_") and getattr(value, "__module__", "").startswith("quietnn.")
-    }
-    assert classes_and_functions <= set(quietnn.__all__)
+def test_a_signature_and_a_parents_docstring_are_none_of_ones_own() -> None:
+    @dataclasses.dataclass
+    class Undocumented:
+        number: int
+
+    class Heir(dict):  # type: ignore[type-arg]
+        pass
+
+    assert Undocumented.__doc__ == "Undocumented(number: int)"
+    assert own_docstring(Undocumented) == own_docstring(Heir) == ""
+
+
+@pytest.mark.parametrize("name", quietnn._FORMER)
+def test_a_former_name_works_with_a_warning_that_says_where_it_is_now(name: str) -> None:
+    module, _, now = quietnn._FORMER[name].partition(":")
+    with pytest.warns(DeprecationWarning, match=re.escape(f"quietnn.{name} is now {module}.{now};")):
+        value = getattr(quietnn, name)
+    assert value is getattr(import_module(module), now)
+    assert name not in quietnn.__all__
+    assert name not in dir(quietnn), "not offered by completion"
+
+
+@pytest.mark.parametrize("name", quietnn._GONE)
+def test_a_name_that_is_gone_says_what_does_it_now(name: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(quietnn._GONE[name])):
+        getattr(quietnn, name)
 
 
 def test_the_example_of_the_package_runs() -> None:

@@ -20,9 +20,8 @@ def test_the_first_snippet_repairs_what_it_says_it_repairs() -> None:
     namespace: dict[str, Any] = {}
     exec(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0], namespace)
     task = namespace["task"]
-    before, after = (
-        task.evaluate(namespace[name], task.test_examples(None)).accuracy for name in ("noisy", "estimate")
-    )
+    networks = namespace["observation"].received, namespace["repaired"].model
+    before, after = (task.evaluate(network, task.test_examples(None)).accuracy for network in networks)
     assert f"from {100 * before:.0f} % to {100 * after:.0f} %" in README
 
 

@@ -144,6 +144,13 @@ _FORMER = {
 }
 """Names that were public in version 0.1 and where they are now; they go with version 0.3."""
 
+_GONE = {
+    "at_unit_gain": "observation.at_unit_gain()",
+    "calibrate_with_report": 'calibrate(...).details["report"]',
+    "classification_loss": "quietnn.Evidence(inputs, labels)",
+}
+"""Names that were public in version 0.1 and have no heir of the same shape."""
+
 __all__ = [
     "AWGN",
     "REPAIRS",
@@ -195,7 +202,8 @@ def __getattr__(name: str) -> Any:
         warnings.warn(f"quietnn.{name} is now {module}.{now}; import it from there", DeprecationWarning, stacklevel=2)
         return getattr(import_module(module), now)
     if name not in _HOMES:
-        raise AttributeError(f"module 'quietnn' has no attribute {name!r}")
+        instead = f"; {_GONE[name]} does it now" if name in _GONE else ""
+        raise AttributeError(f"module 'quietnn' has no attribute {name!r}{instead}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 

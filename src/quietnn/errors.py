@@ -5,7 +5,15 @@ from collections.abc import Iterable
 
 
 class QuietnnError(Exception):
-    """Anything quietnn refuses to do. The command line prints it and exits with code 2."""
+    """Anything quietnn refuses to do. The command line prints it and exits with code 2.
+
+    >>> import torch, quietnn
+    >>> try:
+    ...     quietnn.denoise(torch.ones(4), noise_variance=-1.0)
+    ... except QuietnnError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 class InfeasibleTemperatures(QuietnnError):

@@ -340,16 +340,22 @@ def _loader(inputs: object, batch_size: int) -> Iterable[Any] | None:
         raise InvalidConfig("an IterableDataset has no end that is known; give DataLoader(dataset, batch_size=...)")
     if isinstance(inputs, Dataset):
         return DataLoader(inputs, batch_size=batch_size)
-    if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable):
+    if isinstance(inputs, str | bytes | nn.Module) or not isinstance(inputs, Iterable):
         return None  # as_inputs says what is wrong with it
     if isinstance(inputs, Iterator):
         raise InvalidConfig(
             f"inputs is a {type(inputs).__name__}, which can be read once only; give a list of batches, list(inputs), "
             "or a DataLoader"
         )
-    if isinstance(inputs, Sequence) and inputs and not isinstance(inputs[0], Tensor | Mapping | Sequence):
+    if isinstance(inputs, Sequence) and inputs and not _is_batch(inputs[0]):
         return None
     return inputs
+
+
+def _is_batch(one: object) -> bool:
+    """Whether it is what a loader may yield, and not an example written as numbers."""
+    first = one[0] if isinstance(one, Sequence) and one else one
+    return isinstance(first, Mapping) or hasattr(first, "__array__")
 
 
 @dataclass(frozen=True)
@@ -392,7 +398,7 @@ def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:
     """Inputs in any form, for a verb that cannot do without."""
     if inputs is None:
         raise InvalidConfig(f"{verb} needs inputs, and they are None; call {verb}(model, inputs, noise_variance=...)")
-    if callable(inputs) and not isinstance(inputs, Iterable):
+    if callable(inputs) and not isinstance(inputs, Iterable | nn.Module):
         raise InvalidConfig(
             f"{verb} takes inputs, and got a function; call {verb}(model, inputs, labels, loss=...), or pass "
             "Evidence(mean_loss=function, num_examples=100) as inputs"

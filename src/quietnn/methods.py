@@ -20,6 +20,9 @@ class Method:
         needs: one of `NEEDS`.
         cost: about how many forward passes over the examples it takes; a backward pass counts two.
         reference: an equation of the paper, a page of ours, or another paper.
+
+    >>> Method("mine", "My repair", "#117733", needs="inputs").needs
+    'inputs'
     """
 
     name: str

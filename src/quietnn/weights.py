@@ -279,6 +279,9 @@ class WeightStatistics:
         mean: `mu_w`.
         variance: `sigma_w^2`.
         num_weights: how many weights they were taken over.
+
+    >>> WeightStatistics(mean=1.0, variance=4.0, num_weights=10).second_moment
+    5.0
     """
 
     mean: float

@@ -18,10 +18,10 @@ from torch import nn
 from quietnn import records
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
 from quietnn.experiments.config import load_config
-from quietnn.experiments.methods import METHODS, Outcome, Receiver
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
+from quietnn.repairs.base import REPAIRS, Repaired
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import load_task
@@ -213,10 +213,10 @@ def test_a_run_can_be_extended_but_not_changed(tmp_path: Path, uninterrupted: li
 def test_a_method_that_gives_up_is_recorded_with_the_score_of_what_was_received(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gives_up(receiver: Receiver) -> Outcome:
+    def gives_up(observation: object, evidence: object, seed: int, settings: object) -> Repaired:
         raise InvalidWeights("what enters bn1 is not finite")
 
-    monkeypatch.setitem(METHODS, "posterior", gives_up)
+    monkeypatch.setitem(REPAIRS._rows, "posterior", replace(REPAIRS["posterior"], run=gives_up))
     config = NoisyInference("mini", "digits", (4.0,), ("ml", "posterior", "mmse"), num_draws=1, num_test_examples=50)
     found = {record["method"]: record for record in sweep(config, tmp_path, engine="inline")}
     assert found["posterior"]["failed"] == "what enters bn1 is not finite"

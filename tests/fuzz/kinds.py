@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from quietnn.denoisers.affine import Temperatures
 from safetensors.torch import save
 from torch import nn
 
@@ -24,7 +25,6 @@ from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
 from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
 from quietnn.checkpoints.workers import Streaming
-from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import MissingData
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
@@ -393,9 +393,9 @@ def replies() -> list[bytes]:
 def use_reply(path: Path) -> None:
     """Build the message that such a reply would be, as far as Flower lets one, and read it."""
     from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-    from quietnn.federated.flower.replies import read_reply
 
     from quietnn.federated.flower.protocol import BadReply
+    from quietnn.federated.flower.replies import read_reply
 
     try:
         told = json.loads(path.read_bytes())

@@ -126,14 +126,14 @@ def test_noise_by_layer_is_each_layers_own(network: Residual) -> None:
 )
 def test_networks_of_another_kind_are_refused_with_a_remedy(model: nn.Module) -> None:
     with pytest.raises(InvalidConfig, match="use calibrate where there is BatchNorm, denoise elsewhere"):
-        denoise_branches(model.eval(), INPUTS, noise_variance=0.01).model
+        denoise_branches(model.eval(), INPUTS, noise_variance=0.01)
 
 
 def test_a_network_without_a_linear_head_cannot_be_centred() -> None:
     model = nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(8)).eval()
     assert denoise_branches(model, INPUTS, noise_variance=0.01).model[0].weight.shape == (8, 16)
     with pytest.raises(InvalidConfig, match="does not end in one"):
-        denoise_branches(model, INPUTS, noise_variance=0.01, balanced_classes=True).model
+        denoise_branches(model, INPUTS, noise_variance=0.01, balanced_classes=True)
 
 
 def test_a_head_that_is_called_by_keyword_is_centred(network: Residual) -> None:
@@ -155,8 +155,8 @@ def test_a_head_that_is_called_by_keyword_is_centred(network: Residual) -> None:
 
 def test_one_input_and_outputs_that_are_not_finite_are_refused(network: Residual) -> None:
     with pytest.raises(InvalidConfig, match="1 input cannot show"):
-        denoise_branches(network, INPUTS[:1], noise_variance=0.01, balanced_classes=True).model
+        denoise_branches(network, INPUTS[:1], noise_variance=0.01, balanced_classes=True)
     with torch.no_grad():
         network.head.weight.fill_(3e38)
     with pytest.raises(InvalidWeights, match="outputs are not finite"):
-        denoise_branches(network, INPUTS, noise_variance=0.01, balanced_classes=True).model
+        denoise_branches(network, INPUTS, noise_variance=0.01, balanced_classes=True)

@@ -80,7 +80,7 @@ def test_noisy_parameters_are_denoised_and_nothing_else(
 def test_module_state_dict_and_in_place_agree(tiny_net: nn.Module, snapshot: Snapshot, groups: str) -> None:
     by_module = snapshot(denoise(tiny_net, noise_variance=0.02, groups=groups).model.state_dict())
     by_state = snapshot(denoise(tiny_net.state_dict(), noise_variance=0.02, groups=groups).model)
-    denoise(tiny_net, noise_variance=0.02, groups=groups, in_place=True).model
+    denoise(tiny_net, noise_variance=0.02, groups=groups, in_place=True)
     assert by_module == by_state == snapshot(tiny_net.state_dict())
 
 
@@ -146,8 +146,10 @@ def test_a_failure_names_the_matter_and_changes_nothing(
 ) -> None:
     before = snapshot(tiny_net.state_dict())
     target = tiny_net if kind == "module" else tiny_net.state_dict()
+    noisy = arguments.get("noisy")
+    others = {"noise_variance": 0.01} | {name: value for name, value in arguments.items() if name != "noisy"}
     with pytest.raises(QuietnnError, match=message):
-        denoise(target, in_place=in_place, **{"noise_variance": 0.01, **arguments}).model  # type: ignore[arg-type]
+        denoise(observe(target, noisy=noisy), in_place=in_place, **others)  # type: ignore[arg-type]
     assert snapshot(tiny_net.state_dict()) == before
 
 
@@ -160,7 +162,7 @@ def test_a_later_group_past_its_pole_leaves_the_earlier_ones_alone(tiny_net: nn.
         "head": Temperatures(1e9),
     }
     with pytest.raises(QuietnnError, match=r"outside"):
-        denoise(tiny_net, noise_variance=0.01, groups="layerwise", temperatures=temperatures, in_place=True).model
+        denoise(tiny_net, noise_variance=0.01, groups="layerwise", temperatures=temperatures, in_place=True)
     assert snapshot(tiny_net.state_dict()) == before
 
 
@@ -173,22 +175,22 @@ def test_weights_that_are_not_finite_change_nothing(
         tiny_net.head.bias[0] = value
     before = snapshot(tiny_net.state_dict())
     with pytest.raises(QuietnnError, match=r"head.bias holds 1 values that are not finite, of 6; repair"):
-        denoise(tiny_net, noise_variance=0.1, method=method, in_place=True).model
+        denoise(tiny_net, noise_variance=0.1, method=method, in_place=True)
     assert snapshot(tiny_net.state_dict()) == before
 
 
 def test_integer_tensors() -> None:
     with pytest.raises(QuietnnError, match=r"tensor is torch.int64; only floating point"):
-        denoise(torch.arange(3), noise_variance=1.0).model
+        denoise(torch.arange(3), noise_variance=1.0)
     with pytest.raises(QuietnnError, match=r"n is torch.int32; only floating point"):
-        denoise(observe({"n": torch.ones(2, 2, dtype=torch.int32)}, noise_variance=1.0, noisy=["n"])).model
+        denoise(observe({"n": torch.ones(2, 2, dtype=torch.int32)}, noise_variance=1.0, noisy=["n"]))
 
 
 def test_no_noisy_parameter_at_all() -> None:
     with pytest.raises(QuietnnError, match=r"no noisy parameter at all"):
-        denoise(nn.BatchNorm1d(3), noise_variance=1.0).model
+        denoise(nn.BatchNorm1d(3), noise_variance=1.0)
 
 
 def test_temperatures_with_another_method_s_name() -> None:
     with pytest.raises(InvalidConfig, match=r"mmse takes no lambda_prime, but got 0.5"):
-        denoise(torch.ones(2), noise_variance=1.0, lambda_prime=0.5).model
+        denoise(torch.ones(2), noise_variance=1.0, lambda_prime=0.5)

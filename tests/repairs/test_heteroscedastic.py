@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.noise import mean_noise
@@ -139,7 +139,7 @@ def test_on_every_medium_mmse_that_knows_each_noise_is_no_worse_than_at_the_mean
     channel: str, task: str, groups: str
 ) -> None:
     clean = noisy_weights(load_task(task).load_model())
-    arrived = transmit(clean, channel=medium_named(channel), seed=1).at_unit_gain()
+    arrived = transmit(clean, channel=channel_named(channel), seed=1).at_unit_gain()
     means = arrived.noise_variance
     assert isinstance(means, dict)
     mean = mean_noise(means, clean)
@@ -166,7 +166,7 @@ def test_noise_by_group_name_and_in_place() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 5))
     before = network[0].weight.detach().clone()
-    denoise(network, noise_variance={"0": 0.0, "1": 1e6}, groups="layerwise", in_place=True).model
+    denoise(network, noise_variance={"0": 0.0, "1": 1e6}, groups="layerwise", in_place=True)
     assert torch.equal(network[0].weight, before)
     assert network[1].weight.std() < 1e-8  # nothing is left but the mean
 
@@ -191,7 +191,8 @@ def test_temperatures_are_tuned_under_noise_by_layer() -> None:
     network = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 5))
     noise = {"0": 0.001, "1": 0.01}
     result = tune(
-        network, lambda model: Score(0.5, model[1].weight.detach().abs().mean().item(), 10), noise_variance=noise
+        network, score=lambda model: Score(0.5, model[1].weight.detach().abs().mean().item(), 10), noise_variance=noise
     )
-    estimate = denoise(network, noise_variance=noise, temperatures=result.temperatures).model
+    estimate = denoise(network, noise_variance=noise, temperatures=result.details["temperatures"]).model
     assert estimate[1].weight.abs().mean() < network[1].weight.abs().mean()
+    assert torch.equal(estimate[1].weight, result.model[1].weight)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
+from quietnn.observation import Observation
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import Reception, grouped
 from quietnn.repairs.kernels import (
     KernelMap,
     _chi_square_over_degrees,
@@ -68,7 +69,7 @@ def test_without_noise_nothing_changes(lambda_prime: float) -> None:
     clean = smooth_kernels(16, 8).float()
     assert torch.equal(kernel_map(clean, 0.0, lambda_prime=lambda_prime)(clean), clean)
     model = small_network()
-    maps = structured_denoisers(model, noise_variance=0.0, lambda_prime=lambda_prime)
+    maps = structured_denoisers(Observation(model, 0.0), lambda_prime=lambda_prime)
     layers = Reception.of(noisy_weights(model), 0.0, groups="layerwise")
     for name, tensor in layers.estimate(maps).items():
         assert torch.equal(tensor, model.get_parameter(name).detach())
@@ -124,10 +125,10 @@ def test_the_true_noise_is_believed_and_twice_as_much_where_it_cannot_be_is_not(
 def test_noise_that_differs_within_a_convolution_leaves_it_as_it_came() -> None:
     model = small_network()
     noise: dict[str, float | Tensor] = dict.fromkeys(noisy_weights(model), 0.01)
-    maps = structured_denoisers(model, noise_variance={**noise, "0.weight": torch.full_like(model[0].weight, 0.01)})
+    maps = structured_denoisers(Observation(model, {**noise, "0.weight": torch.full_like(model[0].weight, 0.01)}))
     weight = model[0].weight.detach()
     assert torch.equal(maps["0"].on("0.weight")(weight, None), weight)
-    assert not torch.equal(structured_denoisers(model, noise_variance=noise)["0"].on("0.weight")(weight, None), weight)
+    assert not torch.equal(structured_denoisers(Observation(model, noise))["0"].on("0.weight")(weight, None), weight)
 
 
 def test_gain_and_rest_are_those_of_the_estimate() -> None:
@@ -142,8 +143,8 @@ def test_gain_and_rest_are_those_of_the_estimate() -> None:
 
 def test_calibration_is_told_what_is_left() -> None:
     model = small_network()
-    maps = structured_denoisers(model, noise_variance=0.01)
-    left = parameter_noise(model, 0.01, denoisers=maps, groups="layerwise")
+    maps = structured_denoisers(Observation(model, 0.01))
+    left = parameter_noise(Observation(model, 0.01), denoisers=maps, groups="layerwise")
     own = maps["0"].on("0.weight")
     assert isinstance(own, KernelMap)
     weight = left[id(model[0].weight)]
@@ -155,9 +156,8 @@ def test_calibration_is_told_what_is_left() -> None:
 def test_a_network_is_structured_and_calibrated_and_its_user_keeps_the_original() -> None:
     received = transmit(small_network(), channel=AWGN(wnr_db=3.0), seed=1)
     before = copy.deepcopy(received.received.state_dict())
-    maps = structured_denoisers(received.received, noise_variance=received.noise_variance)
-    layers = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
-    model = with_weights(received.received, layers.estimate(maps))
+    maps = structured_denoisers(received)
+    model = with_weights(received.received, grouped(received, "layerwise").estimate(maps))
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     result = calibrate(model, inputs, noise_variance=received.noise_variance, denoisers=maps, groups="layerwise").model
     assert bool(torch.isfinite(result(inputs)).all())
@@ -173,7 +173,7 @@ def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
     received = transmit(network, channel=AWGN(wnr_db=-3.0), seed=1)
     hook = received.received.register_forward_hook(lambda model, *_: calls.append(model))
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    result = calibrate_structured(received.received, inputs, noise_variance=received.noise_variance).model
+    result = calibrate_structured(received, inputs).model
     hook.remove()
     assert not torch.equal(result[0].weight, received.received[0].weight)
     assert torch.equal(result[3].weight, received.received[3].weight)
@@ -183,12 +183,10 @@ def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
 def test_the_posterior_looks_at_it_as_a_start() -> None:
     received = transmit(small_network(), channel=AWGN(wnr_db=3.0), seed=1)
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    loss = classification_loss(inputs, torch.arange(20) % 4)
-    result = posterior(
-        received.received, Evidence(mean_loss=loss, num_examples=20), noise_variance=received.noise_variance, starts={}
-    )
-    assert "structured" in result.held_out_loss
-    assert result.num_passes <= 150
+    for starts in (None, {}):
+        result = posterior(received, inputs, torch.arange(20) % 4, starts=starts)
+        assert "structured" in result.details["held_out_loss"]
+        assert result.passes <= 150
 
 
 @pytest.mark.parametrize("lambda_prime", [-0.1, 1.1, float("nan")])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence, Split, folds
@@ -216,7 +216,7 @@ def test_gain_and_offset_are_undone_first() -> None:
 def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_steps_begin() -> None:
     """The examples' own are clearly better on the half that they were not taken from."""
     evidence = Evidence(*blobs())
-    rounded = transmit(norm_net(), channel=medium_named("quantise", 2), seed=0).at_unit_gain()
+    rounded = transmit(norm_net(), channel=channel_named("quantise", 2), seed=0).at_unit_gain()
     broken = copy.deepcopy(rounded.received)
     broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())
     starts = {"calibrated": broken}

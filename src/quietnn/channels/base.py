@@ -16,6 +16,13 @@ class Channel(Protocol[Told]):
     """Anything that carries weights; its noise may differ from tensor to tensor or from weight to weight.
 
     A `Channel[float]` adds noise of one variance to all of them.
+
+    >>> import torch, quietnn
+    >>> class Halving:
+    ...     def transmit(self, weights, *, seed):
+    ...         return quietnn.Observation({name: one / 2 for name, one in weights.items()}, 0.0, gain=0.5)
+    >>> quietnn.transmit(torch.tensor([2.0, 4.0]), channel=Halving(), seed=0).received
+    tensor([1., 2.])
     """
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], Told]:

@@ -77,6 +77,14 @@ def denoise_checkpoint(
         overwrite: replace an output that is there.
         streaming: threads and chunks.
         on_selection: told which tensors are noisy, before anything is written.
+
+    >>> import tempfile, torch
+    >>> from safetensors.torch import load_file, save_file
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> save_file({"layer.weight": torch.tensor([[3.0, -3.0]])}, folder / "noisy.safetensors")
+    >>> done = denoise_checkpoint(folder / "noisy.safetensors", folder / "estimate.safetensors", wnr_db=0.0)
+    >>> load_file(folder / "estimate.safetensors")["layer.weight"]       # theta = 1/2
+    tensor([[ 1.5000, -1.5000]])
     """
     streaming = streaming or Streaming()
     form = Form(form)

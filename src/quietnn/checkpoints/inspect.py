@@ -65,6 +65,13 @@ def inspect_checkpoint(
     """Take the statistics of every group in one pass over the file.
 
     With a noise variance, the WNR of a group is estimated as `max(var(r) - sigma_z^2, 0) / sigma_z^2`.
+
+    >>> import tempfile, torch
+    >>> from safetensors.torch import save_file
+    >>> file = Path(tempfile.mkdtemp()) / "noisy.safetensors"
+    >>> save_file({"layer.weight": torch.tensor([[3.0, -3.0]])}, file)
+    >>> inspect_checkpoint(file, noise_variance=4.5).whole.wnr_db
+    0.0
     """
     if noise_variance is not None:
         check_variance(noise_variance, "noise_variance")

@@ -45,6 +45,15 @@ def transmit_checkpoint(
         overwrite: replace an output that is there.
         streaming: threads and chunks.
         on_selection: told which tensors are noisy, before anything is written.
+
+    >>> import tempfile, torch
+    >>> from safetensors.torch import save_file
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> save_file({"layer.weight": torch.randn(64, 64)}, folder / "clean.safetensors")
+    >>> transmit_checkpoint(
+    ...     folder / "clean.safetensors", folder / "noisy.safetensors", channel=AWGN(noise_variance=0.5), seed=0
+    ... )
+    0.5
     """
     streaming = streaming or Streaming()
     check_seed(seed)

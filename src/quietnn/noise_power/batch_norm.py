@@ -61,6 +61,14 @@ def noise_power_from_batch_norm(
     Raises:
         QuietnnError: if there is no BatchNorm that a noisy convolution or linear layer feeds, fewer than two inputs, or
             something is not finite.
+
+    >>> network = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64, momentum=1.0))
+    >>> inputs = torch.randn(200, 32, generator=torch.Generator().manual_seed(0))
+    >>> clean = network(inputs)                                              # sets the statistics
+    >>> noise = 0.1 * torch.randn(64, 32, generator=torch.Generator().manual_seed(1))
+    >>> noisy = network[0].weight.data.add_(noise)
+    >>> round(noise_power_from_batch_norm(network, inputs).variance, 2)      # sigma_z = 0.1
+    0.01
     """
     check_module(model, normalisation=normalisation)
     watched = copy.deepcopy(model)

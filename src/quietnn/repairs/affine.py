@@ -16,7 +16,11 @@ _ROW = 1 << 16
 
 @dataclass(frozen=True)
 class Temperatures:
-    """The two knobs of the family: `lambda' = 2 sigma_w^2 lambda` and `beta` (eq. 13)."""
+    """The two knobs of the family: `lambda' = 2 sigma_w^2 lambda` and `beta` (eq. 13).
+
+    >>> Temperatures(1.0) == ML, Temperatures(0.0) == MMSE
+    (True, True)
+    """
 
     lambda_prime: float
     beta: float = 0.0

@@ -92,6 +92,10 @@ class Repair:
             several the last row of the table is taken.
         by_score: whether a score alone is enough, where labels are needed otherwise.
         settings: of the method, a frozen dataclass, where it has some.
+
+    >>> row = REPAIRS["calibrated"]
+    >>> row.needs, row.cost, row.reference
+    ('inputs', 1, 'docs/calibration.md')
     """
 
     method: Method

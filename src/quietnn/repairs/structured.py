@@ -1,5 +1,6 @@
 """Convolutions denoised under the structured prior, then calibrated: the two repairs that need no labels, in one."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -67,15 +68,16 @@ def structured(
         lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
         balanced_classes: see `calibrated`.
     """
-    found = survey(observation.model, evidence.in_memory().inputs)
+    network = copy.deepcopy(observation.model)  # which is called in place of the user's own
+    found = survey(network, evidence.in_memory().inputs)
     if found.shared:
-        return replace(calibrated(observation, evidence, balanced_classes=balanced_classes), name="structured")
+        made = calibrated(observation.on(network), evidence, balanced_classes=balanced_classes, in_place=True)
+        return replace(made, name="structured")
     believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
     maps = structured_denoisers(believed, lambda_prime=lambda_prime)
     denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
-    network = with_weights(believed.model, grouped(believed, "layerwise").estimate(denoisers))
     made = calibrated(
-        believed.on(network),
+        believed.on(with_weights(network, grouped(believed, "layerwise").estimate(denoisers), in_place=True)),
         evidence,
         denoisers=denoisers,
         groups="layerwise",

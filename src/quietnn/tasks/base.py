@@ -108,6 +108,11 @@ class Task:
         evaluate: scores a model on examples.
         augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
         run: calls a model on inputs.
+
+    >>> examples = Examples(torch.rand(20, 4), torch.arange(20) % 2)
+    >>> task = Task("mine", lambda: nn.Linear(4, 2), lambda num, seed: examples.take(slice(num)), lambda num: examples)
+    >>> len(task.evidence(task.test_examples(None)))
+    20
     """
 
     name: str

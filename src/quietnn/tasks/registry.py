@@ -47,6 +47,9 @@ def load_task(name: str, *, data_dir: str | Path | None = None, weights: str | P
         InvalidConfig: if there is no such task.
         MissingData: if weights are not there, with every place looked in.
         InvalidWeights: if the weights do not fit the network, with the tensors' names.
+
+    >>> len(load_task("digits").tuning_examples(100, 0))
+    100
     """
     path = Path(weights).expanduser() if weights is not None else None
     if is_own(name):

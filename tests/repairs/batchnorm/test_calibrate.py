@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.channels.named import medium_named
+from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import MMSE, AffineDenoiser
-from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_with_report
+from quietnn.repairs.batchnorm.calibrate import calibrate
 from quietnn.repairs.batchnorm.re_estimation import re_estimate
+from quietnn.repairs.batchnorm.report import CalibrationReport
 from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import Reception
@@ -71,6 +72,12 @@ def images() -> Tensor:
 def network(images: Tensor) -> nn.Module:
     torch.manual_seed(1)
     return trained(Block(), images)
+
+
+def report_of(what: object, inputs: Tensor, **options: NoiseVariance) -> CalibrationReport:
+    """How each layer was weighed."""
+    report: CalibrationReport = calibrate(what, inputs, **options).details["report"]
+    return report
 
 
 def statistics(model: nn.Module) -> dict[str, Tensor]:
@@ -132,7 +139,7 @@ def test_it_beats_both_clean_and_re_estimated_statistics_where_the_truth_is_know
         for name, candidate in (
             ("clean", model),
             ("plain", re_estimate(observation.received, inputs).model),
-            ("calibrated", calibrate(observation.received, inputs, noise_variance=observation.noise_variance).model),
+            ("calibrated", calibrate(observation, inputs).model),
         ):
             errors[name] += float(((candidate[1].running_mean - true_mean) ** 2 / true_variance).mean())
             errors[name] += float(((candidate[1].running_var / true_variance).log() ** 2).mean())
@@ -148,7 +155,7 @@ def test_one_forward_pass_is_made_after_one_over_two_inputs(network: nn.Module, 
     model(images[:10])
     expected = list(calls)
     calls.clear()
-    calibrate(model, images[:10], noise_variance=1e-3, in_place=True).model
+    calibrate(model, images[:10], noise_variance=1e-3, in_place=True)
     assert calls == expected
 
 
@@ -157,7 +164,7 @@ def test_the_pass_already_sees_calibrated_statistics(network: nn.Module, images:
     noisy = transmit(network, wnr_db=0.0, seed=0)
     outputs: list[Tensor] = []
     noisy.received.head_bn.register_forward_hook(lambda *args: outputs.append(args[2]))
-    calibrated = calibrate(noisy.received, images[:40], noise_variance=noisy.noise_variance, in_place=True).model
+    calibrated = calibrate(noisy, images[:40], in_place=True).model
     calibrated(images[:40])
     torch.testing.assert_close(outputs[-2], outputs[-1])
 
@@ -165,13 +172,13 @@ def test_the_pass_already_sees_calibrated_statistics(network: nn.Module, images:
 def test_nothing_but_running_statistics_changes_and_only_in_the_copy(network: nn.Module, images: Tensor) -> None:
     received = transmit(network, wnr_db=5.0, seed=0)
     before = statistics(received.received)
-    result = calibrate(received.received, images[:50], noise_variance=received.noise_variance).model
+    result = calibrate(received, images[:50]).model
     assert same(before, statistics(received.received))
     changed = {name for name, tensor in statistics(result).items() if not torch.equal(tensor, before[name])}
     running = {name for name in before if name.endswith(("running_mean", "running_var"))}
     assert changed == {name for name in running if not name.startswith("shared_bn")}
     assert all(bool((tensor > 0).all()) for name, tensor in statistics(result).items() if name.endswith("running_var"))
-    in_place = calibrate(received.received, images[:50], noise_variance=received.noise_variance, in_place=True).model
+    in_place = calibrate(received, images[:50], in_place=True).model
     assert in_place is received.received
     assert same(statistics(result), statistics(in_place))
 
@@ -194,7 +201,7 @@ def test_frozen_parameters_are_calibrated_like_others(network: nn.Module, images
 
 
 def test_the_report_names_who_feeds_whom_and_what_could_not_be_traced(network: nn.Module, images: Tensor) -> None:
-    report = calibrate_with_report(network, images[:50], noise_variance=1e-3)
+    report = report_of(network, images[:50], noise_variance=1e-3)
     assert [(layer.name, layer.feeder) for layer in report.layers] == [
         ("stem_bn", "stem"),
         ("sum_bn", None),
@@ -221,7 +228,7 @@ def test_a_layer_shared_by_two_places_feeds_both() -> None:
             second: Tensor = self.second(self.layer(first))
             return second
 
-    report = calibrate_with_report(Twice().eval(), torch.randn(30, 4), noise_variance=0.1)
+    report = report_of(Twice().eval(), torch.randn(30, 4), noise_variance=0.1)
     assert [layer.feeder for layer in report.layers] == ["layer", "layer"]
 
 
@@ -244,11 +251,7 @@ def test_a_batch_norm_shared_by_two_layers_does_no_harm_and_the_others_are_calib
     expected = clean(images)
     for seed in range(3):
         received = transmit(clean, wnr_db=0.0, seed=seed)
-        noise = received.noise_variance
-        result, structured = (
-            repair(received.received, images[:100], noise_variance=noise)
-            for repair in (calibrate, calibrate_structured)
-        )
+        result, structured = (verb(received, images[:100]).model for verb in (calibrate, calibrate_structured))
         assert torch.equal(result.shared.running_mean, clean.shared.running_mean)
         assert torch.equal(result.shared.running_var, clean.shared.running_var)
         errors = [functional.mse_loss(model(images), expected).item() for model in (received.received, result)]
@@ -265,11 +268,9 @@ def test_how_a_layer_is_called_makes_no_difference(images: Tensor) -> None:
 
     torch.manual_seed(0)
     plain = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8)).eval()
-    reports = [
-        calibrate_with_report(model, images[:30], noise_variance=0.01) for model in (plain, Keywords(*plain).eval())
-    ]
-    assert [layer.feeder for layer in reports[1].layers] == ["0", "2"]
-    assert same(*(statistics(report.model) for report in reports))
+    results = [calibrate(model, images[:30], noise_variance=0.01) for model in (plain, Keywords(*plain).eval())]
+    assert [layer.feeder for layer in results[1].details["report"].layers] == ["0", "2"]
+    assert same(*(statistics(result.model) for result in results))
 
 
 def test_a_buffer_that_counts_calls_stays_as_it_was(images: Tensor) -> None:
@@ -292,10 +293,10 @@ def test_a_buffer_that_counts_calls_stays_as_it_was(images: Tensor) -> None:
 
 def test_inference_mode_changes_nothing(network: nn.Module, images: Tensor) -> None:
     options = {"noise_variance": 0.01, "balanced_classes": False}
-    for repair in (calibrate, calibrate_structured):
-        expected = repair(network, images[:30], **options)
+    for verb in (calibrate, calibrate_structured):
+        expected = verb(network, images[:30], **options).model
         with torch.inference_mode():
-            found = repair(network, images[:30].clone(), **options)
+            found = verb(network, images[:30].clone(), **options).model
         assert same(statistics(expected), statistics(found))
         assert not any(tensor.is_inference() for tensor in found.state_dict().values()), "it can be trained on"
 
@@ -309,7 +310,7 @@ def test_a_network_that_enters_inference_mode_itself_is_calibrated_without_knowi
             return torch.as_tensor(super().forward(input))
 
     model = Deployed(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
-    report = calibrate_with_report(model, images[:30], noise_variance=0.01)
+    report = report_of(model, images[:30], noise_variance=0.01)
     assert [layer.feeder for layer in report.layers] == [None]
 
 
@@ -326,13 +327,13 @@ def test_two_batch_norms_may_share_one_input_and_a_tensor_written_into_is_not_tr
             out = out + self.after(y.add_(1.0))
             return out
 
-    report = calibrate_with_report(Fork().eval(), torch.randn(30, 4), noise_variance=0.1)
+    report = report_of(Fork().eval(), torch.randn(30, 4), noise_variance=0.1)
     assert [layer.feeder for layer in report.layers] == ["layer", "layer", None]
 
 
 def test_a_linear_layer_over_positions_is_not_taken_for_the_channels_in_front() -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(3)).eval()
-    report = calibrate_with_report(model, torch.randn(30, 3, 4), noise_variance=0.1)
+    report = report_of(model, torch.randn(30, 3, 4), noise_variance=0.1)
     assert report.layers[0].feeder is None
 
 
@@ -357,7 +358,7 @@ def test_scaled_weights_are_calibrated_to_scaled_statistics(images: Tensor) -> N
     ).double()
     inputs = images.double()
     received = transmit(trained(model, inputs), wnr_db=2.0, seed=1)
-    plain = calibrate(received.received, inputs[:60], noise_variance=received.noise_variance).model
+    plain = calibrate(received, inputs[:60]).model
     reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
     halved = dict.fromkeys(reception.groups, AffineDenoiser(0.5, 0.0))
     shrunk = copy.deepcopy(received.received)
@@ -393,10 +394,8 @@ def test_keyword_inputs_are_passed_by_keyword(network: nn.Module, images: Tensor
 
 def test_denoised_weights_can_be_calibrated(network: nn.Module, images: Tensor) -> None:
     received = transmit(network, wnr_db=3.0, seed=0)
-    estimate = denoise(received.received, noise_variance=received.noise_variance, groups="layerwise").model
+    estimate = denoise(received, groups="layerwise").model
     reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
-    from quietnn.repairs.affine import MMSE
-
     result = calibrate(
         estimate,
         images[:50],
@@ -419,14 +418,14 @@ def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: n
         (broken, "not finite"),
     ):
         with pytest.raises(QuietnnError, match=message):
-            calibrate(network, inputs, noise_variance=0.1, in_place=True).model
+            calibrate(network, inputs, noise_variance=0.1, in_place=True)
     for noise_variance in (-1.0, math.nan, math.inf):
         with pytest.raises(QuietnnError, match="noise_variance"):
-            calibrate(network, images[:4], noise_variance=noise_variance, in_place=True).model
+            calibrate(network, images[:4], noise_variance=noise_variance, in_place=True)
     with pytest.raises(InvalidConfig, match="'fc'"):
-        calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True).model
+        calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True)
     with pytest.raises(InvalidConfig, match="sample_weight is 2"):
-        blend(network, images[:4], sample_weight=2)
+        re_estimate(network, images[:4], sample_weight=2)
     assert same(before, statistics(network))
 
 
@@ -436,7 +435,7 @@ def test_a_network_that_overflows_is_refused_and_its_statistics_put_back(network
         model.grouped.weight.fill_(1e38)
     before = statistics(model)
     with pytest.raises(InvalidWeights, match="sum_bn"):
-        calibrate(model, images[:10], noise_variance=1e-3, in_place=True).model
+        calibrate(model, images[:10], noise_variance=1e-3, in_place=True)
     assert same(before, statistics(model))
     assert not model.stem_bn._forward_pre_hooks
 
@@ -447,7 +446,7 @@ def test_without_running_statistics_there_is_nothing_to_calibrate() -> None:
         nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=False)),
     ):
         with pytest.raises(InvalidConfig, match="nothing to calibrate"):
-            calibrate(model, torch.randn(8, 4), noise_variance=0.1).model
+            calibrate(model, torch.randn(8, 4), noise_variance=0.1)
 
 
 def test_the_baselines_do_what_they_say(images: Tensor) -> None:
@@ -457,9 +456,10 @@ def test_the_baselines_do_what_they_say(images: Tensor) -> None:
     plain = re_estimate(model, images[:30]).model
     torch.testing.assert_close(plain[1].running_mean, flat.mean(1), rtol=0, atol=1e-5)
     torch.testing.assert_close(plain[1].running_var, flat.var(1), rtol=0.05, atol=0)
-    half = blend(model, images[:30], sample_weight=0.5)
+    half = re_estimate(model, images[:30], sample_weight=0.5).model
     torch.testing.assert_close(half[1].running_mean, flat.mean(1) / 2, rtol=0, atol=1e-5)
-    assert torch.equal(blend(model, images[:30], sample_weight=0.0)[1].running_var, model[1].running_var)
+    kept = re_estimate(model, images[:30], sample_weight=0.0).model
+    assert torch.equal(kept[1].running_var, model[1].running_var)
 
 
 def test_classes_known_to_be_balanced_lose_the_preferences_that_noise_gave_them(images: Tensor) -> None:
@@ -471,14 +471,15 @@ def test_classes_known_to_be_balanced_lose_the_preferences_that_noise_gave_them(
     received = transmit(trained(model, images), wnr_db=0.0, seed=0)
     with torch.no_grad():
         received.received[-1].bias[2] += 3  # a preference far beyond the others
-    options = {"noise_variance": received.noise_variance}
-    report = calibrate_with_report(received.received, images[:100], balanced_classes=True, **options)
-    usual = calibrate(received.received, images[:100], **options).model
-    preferences = [network(images[:100]).mean(0).std().item() for network in (usual, report.model)]
+    balanced = calibrate(received, images[:100], balanced_classes=True)
+    report = balanced.details["report"]
+    usual = calibrate(received, images[:100])
+    assert (usual.name, balanced.name) == ("calibrated", "calibrated_balanced")
+    preferences = [one.model(images[:100]).mean(0).std().item() for one in (usual, balanced)]
     assert preferences[1] == pytest.approx((1 - report.head_weight) * preferences[0], rel=1e-3)
     assert 0.01 < report.head_weight < 0.9  # what noise cannot explain stays
-    assert torch.equal(received.received[-1].weight, report.model[-1].weight)
-    quiet = calibrate(received.received, images[:100], noise_variance=0.0, balanced_classes=True).model
+    assert torch.equal(received.received[-1].weight, balanced.model[-1].weight)
+    quiet = calibrate(received, images[:100], noise_variance=0.0, balanced_classes=True).model
     assert same(statistics(received.received), statistics(quiet))
 
 
@@ -486,7 +487,7 @@ def test_a_network_without_a_linear_head_cannot_have_balanced_classes(images: Te
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
     before = statistics(model)
     with pytest.raises(InvalidConfig, match="leave balanced_classes out"):
-        calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True).model
+        calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True)
     assert same(before, statistics(model))
 
 
@@ -526,15 +527,12 @@ def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
 
     def spy(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *, epsilon: float) -> Posterior:
         told.append(gap)
-        result, without = (
-            posterior(prediction, Evidence(mean_loss=sample, num_examples=own), epsilon=epsilon, starts={})
-            for own in (gap, Gap())
-        )
+        result, without = (posterior(prediction, sample, own, epsilon=epsilon) for own in (gap, Gap()))
         followed.append((result.common_weight, without.common_weight))
         return result
 
     monkeypatch.setattr("quietnn.repairs.batchnorm.calibrate.posterior", spy)
-    calibrate(received.received, 2 * images[:100] + 1, noise_variance=received.noise_variance).model
+    calibrate(received, 2 * images[:100] + 1)
     assert told[0] is None
     assert told[1] is not None
     assert told[1].common > 0.1
@@ -557,15 +555,16 @@ def test_rounding_that_silences_channels_is_not_taken_for_noise() -> None:
     inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
     network = two_layers(inputs)
     rounded = quantised(network)
-    report = calibrate_with_report(rounded.received, inputs[:100], noise_variance=rounded.noise_variance)
     expected = re_estimate(rounded.received, inputs[:100]).model
-    for name, tensor in expected.state_dict().items():
-        assert torch.allclose(report.model.state_dict()[name], tensor, rtol=1e-6), name
-    assert {layer.common_weight for layer in report.layers} == {1.0}
+    for what in (rounded, Observation(rounded.received, rounded.noise_variance)):  # told, and seen
+        result = calibrate(what, inputs[:100])
+        for name, tensor in expected.state_dict().items():
+            assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-6), name
+        assert {layer.common_weight for layer in result.details["report"].layers} == {1.0}
 
 
 def quantised(network: nn.Module) -> Observation[nn.Module, NoiseVariance]:
-    return transmit(network, channel=medium_named("quantise", 2), seed=0).at_unit_gain()
+    return transmit(network, channel=channel_named("quantise", 2), seed=0).at_unit_gain()
 
 
 def test_rounding_is_seen_through_the_structured_prior(images: Tensor) -> None:
@@ -588,9 +587,7 @@ def test_inputs_of_another_kind_are_no_reason_to_doubt_noise(wnr_db: float, chan
     """They make a gap that no two sets of one kind have, but noise leaves no two weights alike."""
     inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
     observation = transmit(two_layers(inputs), wnr_db=wnr_db, seed=0)
-    report = calibrate_with_report(
-        observation.received, change(inputs[:100]), noise_variance=observation.noise_variance
-    )
+    report = report_of(observation, change(inputs[:100]))
     assert all(layer.common_weight < 1 for layer in report.layers)
 
 
@@ -601,12 +598,12 @@ def test_an_error_on_later_layers_does_not_explain_what_the_first_one_shows() ->
     with torch.no_grad():
         rounded.received[0].load_state_dict(network[0].state_dict())
     noise = {name: 0.0 if name.startswith("0.") else one for name, one in rounded.noise_variance.items()}
-    report = calibrate_with_report(rounded.received, 10 * inputs[:100], noise_variance=noise)
+    report = report_of(rounded.received, 10 * inputs[:100], noise_variance=noise)
     assert all(layer.common_weight < 1 for layer in report.layers)
 
 
 def test_a_handful_of_inputs_cannot_tell_rounding_from_chance() -> None:
     inputs = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
     rounded = quantised(two_layers(inputs))
-    report = calibrate_with_report(rounded.received, inputs[:3], noise_variance=rounded.noise_variance)
+    report = report_of(rounded.received, inputs[:3], noise_variance=rounded.noise_variance)
     assert all(layer.common_weight < 1 for layer in report.layers)

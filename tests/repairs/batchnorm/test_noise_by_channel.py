@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from quietnn.observation import observe
 from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_with_report
+from quietnn.repairs.batchnorm.calibrate import calibrate
 from quietnn.repairs.batchnorm.parameter_noise import by_output, parameter_noise
 from quietnn.repairs.batchnorm.re_estimation import re_estimate
 from quietnn.repairs.heteroscedastic import WeightwiseMap
@@ -70,7 +71,7 @@ def test_a_lost_channel_leaves_the_others_alone() -> None:
 def test_one_lost_channel_of_eight_does_not_stand_for_all() -> None:
     """It is an eighth of what leaves the layer; the others have noise of 7 % or so."""
     received, noise = faded(network(), lost=1e4)
-    report = calibrate_with_report(received, INPUTS[:100], noise_variance=noise)
+    report = calibrate(received, INPUTS[:100], noise_variance=noise).details["report"]
     assert 1 / 8 < report.layers[0].noise_share < 0.3
     assert report.layers[1].upstream_share == pytest.approx(report.layers[0].noise_share)
 
@@ -120,10 +121,12 @@ def test_noise_that_hardly_differs_is_calibrated_much_as_noise_that_does_not() -
 def test_equal_noise_is_one_number_and_bent_signal_counts_by_channel() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     same = {name: torch.full_like(own, 0.5) for name, own in noisy_weights(model).items()}
-    assert [own.variance for own in parameter_noise(model, same).values()] == [0.5, 0.5]
+    assert [own.variance for own in parameter_noise(observe(model, noise_variance=same)).values()] == [0.5, 0.5]
     theta = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.0, 1.0]]).double()
     maps = {"0.weight": WeightwiseMap(theta, 0.0), "0.bias": WeightwiseMap(1.0, 0.0)}
-    found = parameter_noise(model, same, denoisers={"0": AffineDenoiser(1.0, 0.0, maps)}, groups="layerwise")
+    found = parameter_noise(
+        observe(model, noise_variance=same), denoisers={"0": AffineDenoiser(1.0, 0.0, maps)}, groups="layerwise"
+    )
     weight = found[id(model[0].weight)]
     power = float(model[0].weight.detach().double().var(correction=0)) / float(theta.mean())
     assert torch.as_tensor(weight.theta).tolist() == [0.5, 0.5, 1.0]

@@ -28,6 +28,9 @@ class PosteriorSettings:
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
         num_folds: parts of the examples, each of which judges a fit on the others.
         blended: BatchNorm follows the weights, see `blended_norm.py`; otherwise its statistics stay.
+
+    >>> PosteriorSettings(num_steps=8).num_guard_steps
+    14
     """
 
     num_steps: int = 32
