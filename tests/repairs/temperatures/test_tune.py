@@ -198,4 +198,5 @@ def test_the_network_built_by_gradient_has_the_weights_that_were_judged(
     held_out = judge.judge(noisy_weights(made.model), Split.of(len(evidence), 0.2, seed=0).held_out)
     judged = made.details["held_out_loss"]
     assert held_out == pytest.approx(min(judged.values()), rel=1e-4)
-    assert judged[0] >= min(judged.values())
+    if kind in ("by tensor", "by weight"):  # elsewhere the start may be as good as what follows it
+        assert judged[0] > min(judged.values()), "it has moved"
