@@ -70,7 +70,7 @@ class Verdict:
     right: Tensor | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """Examples of what a network is for, with or without labels, and how a network is judged on them.
 
@@ -136,6 +136,17 @@ class Evidence:
         object.__setattr__(self, "inputs", inputs)
         if labels is not None:
             object.__setattr__(self, "labels", self._checked_labels(labels, num_inputs))
+
+    def __repr__(self) -> str:
+        """One line."""
+        if self.is_streamed:
+            what = f"{type(self.inputs).__name__} of batches"
+        elif self.mean_loss is not None or self.inputs is not None:
+            what = f"{len(self)} examples"
+        else:
+            what = "nothing"
+        labels = ", labels" if self.labels is not None or self.mean_loss is not None else ""
+        return f"Evidence({what}{labels})"
 
     @classmethod
     def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":

@@ -19,6 +19,9 @@ Received = TypeVar("Received", covariant=True)
 Noise = TypeVarWithDefault("Noise", covariant=True, default=float)
 Found = TypeVar("Found")
 
+_MOST_REMEMBERED = 12
+"""Findings that an observation keeps: enough for every method on the two halves of the examples and on all."""
+
 Gain = float | Mapping[str, float]
 """By how much a channel multiplies the weights: one number, or by tensor name."""
 
@@ -139,6 +142,8 @@ class Observation(Generic[Received, Noise]):
         """What `make` returned the first time it was asked for under this key: searches that several methods share."""
         if key not in self._memory:
             self._memory[key] = make()
+            for old in list(self._memory)[:-_MOST_REMEMBERED]:
+                del self._memory[old]
         return cast(Found, self._memory[key])
 
 
