@@ -50,7 +50,9 @@ def test_every_candidate_is_tried_and_none_worse_than_ml_wins(repaired: tuple, m
     names = ["ml", "mmse", "mmse_layerwise", "calibrated", "mmse_pb", "posterior"]
     assert [one.name for one in result.details["tried"]] == names
     model = miniature.model
-    assert names == [row.name for row in REPAIRS.values() if row.applies(model) and row.by_auto(model)]
+    assert names == [
+        row.name for row in REPAIRS.values() if row.applies(observe(model)) and row.by_auto(observe(model))
+    ]
     assert losses(result)[result.name] <= losses(result)["ml"]
     assert result.passes >= sum(one.passes for one in result.details["tried"]) > 0
 
@@ -101,15 +103,12 @@ def test_without_noise_the_network_comes_back_bit_for_bit(miniature: object, sna
     assert (result.details["expected_accuracy"] is not None) == (has == "labels")
 
 
-def test_with_nothing_it_goes_by_the_kind_of_network(miniature: object, layer_normed: object) -> None:
-    with_batch_norm = auto(miniature.model, noise_variance=0.01)
-    assert with_batch_norm.name == "ml"
-    assert "some inputs, without labels, may allow more" in with_batch_norm.details["notes"][0]
-    with_layer_norm = auto(layer_normed.model, noise_variance=0.01)
-    assert with_layer_norm.name == "mmse"
-    by_hand = quietnn.denoise(layer_normed.model, noise_variance=0.01).model
-    assert torch.equal(with_layer_norm.model[0].weight, by_hand[0].weight)
-    assert (with_layer_norm.details["expected_accuracy"], with_layer_norm.passes) == (None, 0)
+def test_with_nothing_the_weights_stay_as_received(miniature: object, layer_normed: object) -> None:
+    for network in (miniature.model, layer_normed.model):
+        result = auto(network, noise_variance=0.01)
+        assert (result.name, result.details["expected_accuracy"], result.passes) == ("ml", None, 0)
+        assert "some inputs, without labels, may allow more" in result.details["notes"][0]
+        assert all(torch.equal(one, network.state_dict()[name]) for name, one in result.model.state_dict().items())
 
 
 def test_with_inputs_batch_norm_is_calibrated(miniature: object, layer_normed: object) -> None:
@@ -120,19 +119,19 @@ def test_with_inputs_batch_norm_is_calibrated(miniature: object, layer_normed: o
     assert torch.equal(result.model[1].running_var, by_hand[1].running_var)
 
 
-def test_with_inputs_layers_that_normalise_each_input_have_their_branches_denoised(layer_normed: object) -> None:
+def test_with_inputs_layers_that_normalise_each_input_have_their_energy_restored(layer_normed: object) -> None:
     model, inputs = layer_normed.model, layer_normed.inputs
     result = auto(model, inputs, noise_variance=0.01)
-    by_hand = quietnn.denoise_branches(model, inputs, noise_variance=0.01).model
-    assert (result.name, result.passes) == ("branches", 0)
+    by_hand = quietnn.repair(model, inputs, noise_variance=0.01, method="energy").model
+    assert (result.name, result.passes) == ("energy", 1)
     assert torch.equal(result.model[0].weight, by_hand[0].weight)
     short = auto(model, inputs, noise_variance=0.01, balanced_classes=True, max_passes=30)
-    centred = quietnn.denoise_branches(model, inputs, noise_variance=0.01, balanced_classes=True).model
-    assert (short.name, short.passes) == ("branches_balanced", 1)
-    assert torch.equal(short.model[3].bias, centred[3].bias)
+    assert (short.name, short.passes) == ("energy_balanced", 2)
+    assert torch.equal(short.model[0].weight, by_hand[0].weight)
+    assert not torch.equal(short.model[3].bias, by_hand[3].bias)  # the head is centred
 
 
-def test_a_normalisation_that_is_never_called_leaves_plain_mmse(layer_normed: object) -> None:
+def test_a_normalisation_that_is_never_called_starts_no_training(layer_normed: object) -> None:
     class Unused(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -141,7 +140,6 @@ def test_a_normalisation_that_is_never_called_leaves_plain_mmse(layer_normed: ob
         def forward(self, inputs: Tensor) -> Tensor:
             return self.layer(inputs)
 
-    assert auto(Unused(), layer_normed.inputs, noise_variance=0.01).name == "mmse"
     trained = quietnn.self_train(Unused(), layer_normed.inputs, noise_variance=0.01)
     assert trained.details["start"] == "received"
 
@@ -149,21 +147,21 @@ def test_a_normalisation_that_is_never_called_leaves_plain_mmse(layer_normed: ob
 def test_a_head_that_cannot_be_centred_does_not_cost_the_repair(layer_normed: object) -> None:
     headless = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 3, bias=False))
     options = {"noise_variance": 0.01, "balanced_classes": True, "max_passes": 5}
-    assert auto(headless, layer_normed.inputs, **options).name == "branches"
+    assert auto(headless, layer_normed.inputs, **options).name == "energy_balanced"
     per_token = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
-    assert auto(per_token, torch.rand(20, 5, 4), **options).name == "branches"
+    assert auto(per_token, torch.rand(20, 5, 4), **options).name == "energy_balanced"
     with pytest.raises(InvalidConfig, match=r"shape \(20, 5, 3\); balanced_classes needs"):
         quietnn.denoise_branches(per_token, torch.rand(20, 5, 4), noise_variance=0.01, balanced_classes=True)
 
 
-def test_a_head_whose_outputs_overflow_is_not_centred(layer_normed: object) -> None:
+def test_weights_that_overflow_stay_as_received(layer_normed: object) -> None:
     broken = copy.deepcopy(layer_normed.model)
     with torch.no_grad():
         broken[3].weight.fill_(3e38)
     result = auto(broken, layer_normed.inputs, noise_variance=0.01, balanced_classes=True, max_passes=5)
-    assert result.name == "branches"
+    assert result.name == "ml"
     failed = {one.name: one.failed for one in result.details["tried"]}
-    assert failed["branches_balanced"].startswith("failed: the outputs are not finite")
+    assert failed["energy_balanced"].startswith("failed: what 3 makes is not finite")
 
 
 def test_a_normalisation_of_ones_own_is_believed() -> None:
@@ -174,7 +172,7 @@ def test_a_normalisation_of_ones_own_is_believed() -> None:
     model = nn.Sequential(nn.Linear(4, 8), Mine(), nn.Linear(8, 3))
     types = (*quietnn.weights.NORMALISATION_TYPES, Mine)
     assert auto(model, torch.rand(20, 4), noise_variance=0.01).name == "ml"
-    assert auto(observe(model, noise_variance=0.01, normalisation=types), torch.rand(20, 4)).name == "branches"
+    assert auto(observe(model, noise_variance=0.01, normalisation=types), torch.rand(20, 4)).name == "energy"
     labels = torch.arange(20) % 3
     judged = auto(observe(model, noise_variance=0.01, normalisation=types), torch.rand(20, 4), labels, max_passes=5)
     assert "branches" in losses(judged)

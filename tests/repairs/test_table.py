@@ -16,6 +16,7 @@ from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.methods import METHODS, NEEDS, style_of
+from quietnn.observation import observe
 from quietnn.repairs.base import always
 
 LABELS = torch.arange(40) % 3
@@ -37,7 +38,7 @@ def normalising() -> nn.Module:
 @pytest.mark.parametrize("name", list(REPAIRS))
 def test_every_row_runs_on_a_network_that_it_applies_to(name: str) -> None:
     row = REPAIRS[name]
-    network = next(one for one in (convolutional(), normalising()) if row.applies(one))
+    network = next(one for one in (convolutional(), normalising()) if row.applies(observe(one)))
     observation = transmit(network, wnr_db=3.0, seed=0)
     before = copy.deepcopy(observation.received.state_dict())
     made = repair(observation, IMAGES, LABELS, method=name)
@@ -56,8 +57,10 @@ def test_a_row_has_a_label_a_reference_and_what_it_needs(name: str) -> None:
     assert row.label
     assert row.reference
     kinds = (convolutional(), normalising())
-    assert any(row.applies(one) for one in kinds)
-    assert not any(row.unjudged(one) for one in kinds) or row.needs != "labels", "nothing is judged without labels"
+    assert any(row.applies(observe(one)) for one in kinds)
+    assert not any(row.unjudged(observe(one)) for one in kinds) or row.needs != "labels", (
+        "nothing is judged without labels"
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in REPAIRS if REPAIRS[name].needs == "nothing"])
