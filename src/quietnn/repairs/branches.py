@@ -28,6 +28,7 @@ _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
 
 
+@torch.inference_mode(False)
 def denoise_branches(
     what: object,
     inputs: object,
@@ -62,30 +63,15 @@ def denoise_branches(
     (False, True)
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
-    return branches(observation, some_inputs(inputs, "denoise_branches"), balanced_classes=balanced_classes)
-
-
-@torch.inference_mode(False)
-def branches(observation: Observation[Any, Any], evidence: Evidence, *, balanced_classes: bool = False) -> Repaired:
-    """MMSE layer by layer up to the last normalisation; see `quietnn.denoise_branches`.
-
-    Args:
-        observation: the network as received.
-        evidence: inputs. Two are run to see the order of the layers; where classes are balanced all are, once.
-        balanced_classes: all classes are about equally common among the inputs.
-
-    Raises:
-        InvalidConfig: if no layer normalises each input, some layer has stored statistics, or classes are said to be
-            balanced and the network does not end in a linear layer with a bias.
-    """
-    inputs = evidence.in_memory().inputs
-    result, layers = _denoised(observation, inputs)
+    evidence = some_inputs(inputs, "denoise_branches")
+    examples = evidence.in_memory().inputs
+    result, layers = _denoised(observation, examples)
     if not balanced_classes:
         return Repaired(result, "branches")
     if layers.noise_variance > 0:
-        if check_inputs(inputs) < 2:
+        if check_inputs(examples) < 2:
             raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
-        centre_head(result, inputs, layers)
+        centre_head(result, examples, layers)
     return Repaired(result, "branches_balanced", 1.0)
 
 
@@ -128,7 +114,7 @@ def branches_if_any(
     """`branches`, with a centred head where there is one to centre; None for networks of another kind."""
     for centred in dict.fromkeys((balanced_classes, False)):
         try:
-            return branches(observation, evidence, balanced_classes=centred)
+            return denoise_branches(observation, evidence, balanced_classes=centred)
         except InvalidConfig:
             continue
     return None

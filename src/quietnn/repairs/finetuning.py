@@ -4,14 +4,13 @@ It starts from the weights as they came and knows neither the noise nor the prio
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.evidence import Augment, Evidence, Losses, Split, labelled
-from quietnn.observation import Observation, observe
+from quietnn.evidence import Augment, Losses, Split, labelled
+from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
@@ -22,6 +21,7 @@ LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 """Peak step sizes that Adam is usually given for fine-tuning."""
 
 
+@torch.inference_mode(False)
 def finetune(
     what: object,
     inputs: object,
@@ -54,40 +54,10 @@ def finetune(
     """
     observation = observe(what)
     evidence = labelled(inputs, labels, "finetune", loss=loss, augment=augment)
-    return finetuned(
-        observation, evidence, learning_rates=learning_rates, num_steps=num_steps, held_out=held_out, seed=seed
-    )
-
-
-@torch.inference_mode(False)
-def finetuned(
-    observation: Observation[Any, Any],
-    evidence: Evidence,
-    *,
-    learning_rates: Sequence[float] = LEARNING_RATES,
-    num_steps: int = 26,
-    held_out: float = 0.2,
-    blended: bool = True,
-    seed: int = 0,
-) -> Repaired:
-    """Fine-tune the noisy weights with the step size that does best on held-out examples, then on all examples.
-
-    Args:
-        observation: the network as received.
-        evidence: labelled examples, or a `mean_loss`.
-        learning_rates: peak step sizes to choose from; with one there is nothing to choose and nothing held out.
-        num_steps: gradients taken on all examples.
-        held_out: fraction of the examples that chooses the step size.
-        blended: BatchNorm follows the weights, as for the posterior; otherwise its statistics stay.
-        seed: of the split and of the augmentation.
-
-    Returns:
-        Details: `learning_rate` (the one that held-out examples chose), `held_out_loss` (of each).
-    """
     if not learning_rates or min(learning_rates) <= 0:
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
     model, received, num_examples = observation.model, observation.weights, len(evidence)
-    scratch = Scratch(observation, evidence.loss_at, num_examples, blended=blended, batch_size=evidence.batch_size)
+    scratch = Scratch(observation, evidence.loss_at, num_examples, blended=True, batch_size=evidence.batch_size)
 
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.evidence import Augment, Evidence, Losses, folds, labelled
+from quietnn.evidence import Augment, Losses, folds, labelled
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
@@ -35,6 +35,7 @@ from quietnn.targets import with_weights
 from quietnn.weights import Partition, WeightStatistics
 
 
+@torch.inference_mode(False)
 def posterior(
     what: object,
     inputs: object,
@@ -83,56 +84,7 @@ def posterior(
     'posterior'
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
-    return maximum_posterior(
-        observation,
-        labelled(inputs, labels, "posterior", loss=loss, augment=augment),
-        groups=groups,
-        statistics=statistics,
-        centre=centre,
-        starts=starts,
-        settings=settings,
-        seed=seed,
-    )
-
-
-@torch.inference_mode(False)
-def maximum_posterior(
-    observation: Observation[Any, Any],
-    evidence: Evidence,
-    *,
-    groups: str | Partition = "layerwise",
-    statistics: Mapping[str, WeightStatistics] | None = None,
-    centre: Temperatures | GroupTemperatures | None = None,
-    starts: Mapping[str, nn.Module] | None = None,
-    settings: PosteriorSettings = DEFAULT,
-    seed: int = 0,
-) -> Repaired:
-    """The weights that maximise the posterior; see `quietnn.posterior`.
-
-    Fits on each half of the examples and judges the result on the other, beside the received network and the starts,
-    which need no labels. Unless one of these is better there by more than two standard errors, the fit is repeated on
-    all examples; if one is, it is returned.
-
-    Args:
-        observation: the network as received.
-        evidence: labelled examples, or a `mean_loss`.
-        groups: the groups that have a prior of their own.
-        statistics: prior of each group; estimated from the received weights when not given.
-        centre: temperatures of the estimate that the Gaussian is centred on and the steps start from, instead of
-            `starts`. MMSE of *every* layer silences the head of a transformer.
-        starts: networks that were repaired without labels, by name; `calibrated_starts` makes them when not given. The
-            Gaussian is centred on the one that is best on the examples. With BatchNorm its statistics were fitted to
-            its weights and are carried along as these move. Where there are none it is the best of the received
-            weights with blended statistics and, if BatchNorm follows them, their estimate under the structured prior,
-            else MMSE of the model as a whole and (where each input is normalised) of its branches.
-        settings: how the maximum is sought.
-        seed: of the split and of the augmentation.
-
-    Returns:
-        Details: `chosen` (`"posterior"`, or the start that the held-out examples preferred), `held_out_loss` (mean loss
-        of every candidate; of the fit on examples it did not see), `fit_loss` (at each step of the final fit), `move`
-        (root mean square of `u`).
-    """
+    evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
     model, received, num_examples = observation.model, observation.weights, len(evidence)
     reception = grouped(observation, groups, statistics=statistics)
     splits = folds(num_examples, settings.num_folds, seed=seed)

@@ -33,6 +33,7 @@ from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import noisy_weights, with_weights
 
 
+@torch.inference_mode(False)
 def self_train(
     what: object,
     inputs: object,
@@ -69,31 +70,6 @@ def self_train(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "self_train", augment=augment)
-    return self_trained(observation, evidence, class_shares=class_shares, settings=settings, seed=seed)
-
-
-@torch.inference_mode(False)
-def self_trained(
-    observation: Observation[Any, Any],
-    evidence: Evidence,
-    *,
-    class_shares: Tensor | None = None,
-    settings: PosteriorSettings = DEFAULT,
-    seed: int = 0,
-) -> Repaired:
-    """Adjust every noisy weight of a classifier so that it is sure of some inputs; see `quietnn.self_train`.
-
-    Args:
-        observation: the network as received.
-        evidence: inputs, about 100, and variants of them where there are any.
-        class_shares: how common each class is among the inputs; all alike when not given.
-        settings: of the steps.
-        seed: of the augmentation.
-
-    Returns:
-        Details: `start` (what the steps began from: `"structured"`, `"calibrated"`, `"branches"` or `"received"`),
-        `fit_loss` (at each step), `move` (root mean square of the way, in posterior standard deviations).
-    """
     known = evidence.in_memory()
     num_inputs = len(known)
     loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)

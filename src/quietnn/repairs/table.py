@@ -11,10 +11,10 @@ from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
 from quietnn.repairs.batchnorm.calibrate import calibrated, mmse_calibrated
 from quietnn.repairs.batchnorm.re_estimation import re_estimated
-from quietnn.repairs.branches import branches
+from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.denoise import denoised
 from quietnn.repairs.energy import energy_restored
-from quietnn.repairs.finetuning import finetuned
+from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.kinds import (
     has_kernels,
@@ -23,8 +23,8 @@ from quietnn.repairs.kinds import (
     normalises_inputs,
     stores_no_statistics,
 )
-from quietnn.repairs.posterior import maximum_posterior
-from quietnn.repairs.self_training import self_trained
+from quietnn.repairs.posterior import posterior
+from quietnn.repairs.self_training import self_train
 from quietnn.repairs.structured import structured
 from quietnn.repairs.temperatures.tune import Search, mmse_p, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
 
@@ -93,20 +93,20 @@ _row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
 _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
 _row("re_estimated", _plain(re_estimated), applies=_BATCH_NORM)
-_row("branches", _plain(branches), applies=_each_input, by_auto=always)
-_row("branches_balanced", _plain(branches, balanced_classes=True), applies=_each_input)
+_row("branches", _plain(denoise_branches), applies=_each_input, by_auto=always)
+_row("branches_balanced", _plain(denoise_branches, balanced_classes=True), applies=_each_input)
 _row("energy", _plain(energy_restored), applies=_each_input, by_auto=always, unjudged=always)
 _row("energy_balanced", _plain(energy_restored, balanced_classes=True), applies=_each_input, unjudged=always)
 _row("mmse_calibrated", _plain(mmse_calibrated), applies=_BATCH_NORM)
 _row("calibrated", _plain(calibrated), applies=_BATCH_NORM, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _plain(calibrated, balanced_classes=True), applies=_BATCH_NORM)
 _row("structured", _plain(structured), applies=_KERNELS, by_auto=always, unjudged=always)
-_row("self_trained", _fitted(self_trained), applies=_NETWORK, unjudged=always, settings=PosteriorSettings())
+_row("self_trained", _fitted(self_train), applies=_NETWORK, unjudged=always, settings=PosteriorSettings())
 _row("mmse_p", _searched(mmse_p), applies=_NETWORK, by_score=True, settings=Search())
 _row("mmse_pb", _searched(mmse_pb), applies=_NETWORK, by_auto=always, by_score=True, settings=Search())
 _row("mmse_pb_layerwise", _searched(mmse_pb_layerwise), applies=_NETWORK, by_score=True, settings=Search())
 _row("mmse_pb_gradient", _searched(mmse_pb_gradient), applies=_NETWORK, by_auto=_NO_STATISTICS, settings=Search())
-_row("finetuned", _seeded(finetuned), applies=_NETWORK)
-_row("posterior", _fitted(maximum_posterior), applies=_NETWORK, by_auto=always, settings=PosteriorSettings())
+_row("finetuned", _seeded(finetune), applies=_NETWORK)
+_row("posterior", _fitted(posterior), applies=_NETWORK, by_auto=always, settings=PosteriorSettings())
 _row("auto", _seeded(auto), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)
