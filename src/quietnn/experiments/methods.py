@@ -19,11 +19,12 @@ from quietnn.denoisers.posterior import posterior
 from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.experiments.losses import labelled, loss_on
-from quietnn.experiments.receiver import SEARCHES, Outcome, Receiver, Search
+from quietnn.experiments.receiver import NATURAL, SEARCHES, Outcome, Receiver, Search
 from quietnn.noise import noise_by_group
 from quietnn.targets import with_weights
-from quietnn.tuning.gradient import tune_by_gradient
+from quietnn.tuning.gradient import GradientSettings, tune_by_gradient
 from quietnn.tuning.layerwise import start_from
+from quietnn.tuning.natural import LAYERWISE
 from quietnn.tuning.result import Trial, TuningResult
 
 __all__ = ["METHODS", "SEARCHES", "Outcome", "Receiver", "Search"]
@@ -55,6 +56,9 @@ def _mmse_pb(receiver: Receiver) -> Outcome:
 
 
 def _mmse_pb_layerwise(receiver: Receiver) -> Outcome:
+    """Layerwise temperatures from the whole-model optimum: by gradient in natural units, else one by one."""
+    if receiver.search.whole == NATURAL:
+        return _mmse_pb_gradient(receiver)
     search = receiver.layerwise_search
     num_passes = math.ceil(receiver.whole_search.num_passes + search.num_passes)
     return Outcome(_with(receiver, receiver.layers, search.temperatures), num_passes, search)
@@ -145,6 +149,7 @@ def _mmse_pb_gradient(receiver: Receiver) -> Outcome:
         len(receiver.tuning),
         noise_variance=noise,
         start=start_from(whole.temperatures, receiver.scale, even),
+        settings=LAYERWISE if receiver.search.whole == NATURAL else GradientSettings(),
         seed=receiver.seed,
     )
     # The steps are those of the centred form, whatever form the searches were asked for.

@@ -17,6 +17,7 @@ from quietnn.theory.family import Form
 from quietnn.tuning.coarse_to_fine import coarse_to_fine, even_grid
 from quietnn.tuning.grid import AUTHORS_GRIDS, search_grid
 from quietnn.tuning.layerwise import search_layerwise, start_from
+from quietnn.tuning.natural import natural_unit, search_natural
 from quietnn.tuning.racing import race_coarse_to_fine
 from quietnn.tuning.result import TuningResult
 from quietnn.tuning.score import Score
@@ -24,9 +25,12 @@ from quietnn.tuning.steps import Scale
 from quietnn.tuning.tune import Judge, SubsetScore
 from quietnn.weights import WeightStatistics
 
-SEARCHES = ("coarse-to-fine", "racing", "even-grid", *AUTHORS_GRIDS)
-"""How the whole-model temperatures are searched: 22 points fitted to the noise, the same points raced, the full grid of
-the same steps, or one of the authors' grids."""
+NATURAL = "natural"
+"""The search in natural units: a bracket over the whole model, then all layers by gradient."""
+
+SEARCHES = ("coarse-to-fine", NATURAL, "racing", "even-grid", *AUTHORS_GRIDS)
+"""How the whole-model temperatures are searched: 22 points fitted to the noise, a bracket in natural units, the 22
+points raced, the full grid of their steps, or one of the authors' grids."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Search:
     Attributes:
         whole: one of `SEARCHES`.
         criterion: what ranks whole-model points, `"accuracy"` (ties broken by loss) or `"loss"`.
-        layerwise_criterion: the same for the steps of the coordinate search.
+        layerwise_criterion: the same for the steps of the coordinate search, which `"natural"` does not make.
         layerwise_sweeps: how often the coordinate search visits every layer.
         form: how the prior mean enters the family (see `Form`).
     """
@@ -180,6 +184,9 @@ class Receiver:
         score = self.judge.for_reception(self.whole)
         if self.search.whole == "coarse-to-fine":
             return coarse_to_fine(score, self.scale, with_beta=with_beta, criterion=self.search.criterion)
+        if self.search.whole == NATURAL:
+            unit = natural_unit(self.whole)
+            return search_natural(score, self.scale, unit, with_beta=with_beta, criterion=self.search.criterion)
         grid = even_grid(self.scale) if self.search.whole == "even-grid" else AUTHORS_GRIDS[self.search.whole]
         grid = tuple(point for point in grid if with_beta or point.beta == 0)
         return search_grid(score, grid, criterion=self.search.criterion)

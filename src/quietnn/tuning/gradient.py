@@ -26,7 +26,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
 from quietnn.targets import noisy_weights
 from quietnn.tuning.layerwise import scales
-from quietnn.tuning.steps import Scale
+from quietnn.tuning.steps import Scale, fan_in
 from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
 
 
@@ -230,4 +230,4 @@ def _check_even(reception: Reception) -> None:
 def _fan_in(reception: Reception, group: str) -> int:
     """How many inputs a unit of the group's largest tensor has."""
     tensor = max((reception.weights[name] for name in reception.groups[group]), key=lambda weight: weight.numel())
-    return max(tensor.numel() // max(tensor.shape[0], 1), 1) if tensor.ndim > 1 else 1
+    return fan_in(tensor.shape)
