@@ -1,5 +1,6 @@
 """The methods of a sweep on the embedded digits."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import pytest
@@ -17,6 +18,7 @@ from quietnn.experiments.methods import METHODS, Receiver, Search
 from quietnn.tasks.digits import digits_task
 from quietnn.tuning.gradient import GradientSettings, GradientTuning, tune_by_gradient
 from quietnn.tuning.layerwise import start_from
+from quietnn.tuning.natural import LAYERWISE
 from quietnn.tuning.result import Trial, TuningResult
 
 TASK = digits_task()
@@ -87,6 +89,17 @@ def test_the_cost_is_counted_in_passes_over_the_tuning_examples() -> None:
     )
 
 
+def test_in_natural_units_layers_are_tuned_by_gradient_and_the_cost_is_told() -> None:
+    given = receiver(wnr_db=2.0, search=Search(whole="natural"))
+    whole, layers = METHODS["mmse_pb"](given), METHODS["mmse_pb_layerwise"](given)
+    assert 9 < whole.num_passes <= 60
+    # A gradient costs three passes over the examples that are fitted to.
+    assert whole.num_passes + 3 * 0.8 * LAYERWISE.num_steps <= layers.num_passes <= whole.num_passes + 400
+    assert layers.search is not None
+    assert isinstance(layers.search.temperatures, Mapping)
+    assert all(pair.lambda_prime >= 0.0 for pair in layers.search.temperatures.values())
+
+
 def test_racing_is_cheaper_and_says_so() -> None:
     raced = METHODS["mmse_pb"](receiver(search=Search(whole="racing")))
     assert 0 < raced.num_passes < 16
@@ -108,7 +121,8 @@ def test_the_gradient_starts_from_the_whole_model_optimum(monkeypatch: pytest.Mo
 
     def watched(*arguments: object, start: GroupTemperatures, **options: object) -> GradientTuning:
         starts.append(start)
-        return tune_by_gradient(*arguments, start=start, settings=GradientSettings(num_steps=1), **options)
+        options["settings"] = GradientSettings(num_steps=1)
+        return tune_by_gradient(*arguments, start=start, **options)
 
     monkeypatch.setattr(methods, "tune_by_gradient", watched)
     given = receiver(wnr_db=2.0)
