@@ -84,7 +84,9 @@ def test_the_digest_changes_with_what_decides_a_value_only(tmp_path: Path) -> No
     assert len({config.digest, elsewhere.digest, natural.digest}) == 3
 
 
-@pytest.mark.parametrize("network", ["fig8b-resnet18", "resnet20", "shufflenetv2-x0_5", "sst2-minilm"])
+@pytest.mark.parametrize(
+    "network", ["fig8a-resnet34", "fig8b-resnet18", "resnet20", "shufflenetv2-x0_5", "sst2-minilm"]
+)
 def test_the_natural_presets_test_on_examples_that_chose_nothing(network: str) -> None:
     path = next(path for path in CONFIGS if path.stem == network)
     config = load_config(NoisyInference, path, preset="natural")
