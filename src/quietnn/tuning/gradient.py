@@ -38,7 +38,7 @@ class GradientSettings:
         num_steps: gradients taken.
         step_size: peak step of `log theta`; of the shift in units of `1 / sqrt(inputs of a unit)`, by which all weights
             of a unit together move its output about as far as the noise did.
-        held_out: fraction of the examples that decides where to stop.
+        held_out: fraction of the examples that decides where to stop; with 0 all are fitted to and decide, too.
         judge_every: steps between two looks at the held-out examples.
         blended: take the steps on statistics of BatchNorm that follow the weights (`quietnn.denoisers.blended_norm`),
             for a network that is calibrated afterwards; otherwise on the stored ones, the paper's own terms.
@@ -121,7 +121,8 @@ def tune_by_gradient(
     _check_even(reception)
     pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
     reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
-    split = Split.of(num_examples, settings.held_out, seed=seed)
+    everything = torch.arange(num_examples)
+    split = Split.of(num_examples, settings.held_out, seed=seed) if settings.held_out else Split(everything, everything)
     if reception.noise_variance == 0:
         return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
     scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)

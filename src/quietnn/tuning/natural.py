@@ -50,8 +50,9 @@ class NaturalSettings:
 
 DEFAULT = NaturalSettings()
 
-LAYERWISE = GradientSettings(num_steps=100, step_size=0.1, judge_every=5)
-"""Steps enough for the layers: 40 smaller ones stop half-way."""
+LAYERWISE = GradientSettings(num_steps=120, step_size=0.15, held_out=0.0, judge_every=10)
+"""Steps enough for the layers: 40 smaller ones stop half-way. Two numbers a layer are few against a hundred examples,
+so none are held out. Chosen on training images with development seeds, ResNet20 at 4 dB."""
 
 
 def natural_unit(reception: Reception, members: Collection[str] | None = None) -> float:
