@@ -32,6 +32,17 @@ def test_train_then_evaluate(tmp_path: Path) -> None:
     assert "+-" in call("evaluate", "digits", "--weights", str(weights), "--num-examples", "20")
 
 
+def test_training_logs_json_lines_and_keeps_its_checkpoints_where_told(tmp_path: Path) -> None:
+    log, run_dir = tmp_path / "logs" / "run.jsonl", tmp_path / "elsewhere"
+    options = ("--epochs", "2", "--threads", "1", "--log", str(log), "--run-dir", str(run_dir))
+    call("train", "digits", *options, "--data-dir", str(tmp_path))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["epoch"] for line in lines if line["step"] + 1 == line["num_steps"]] == [0, 1]
+    assert all(line["loss"] > 0 and line["seconds"] >= 0 for line in lines)
+    assert run_dir.is_dir()
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_pytorch_file_is_scored_like_the_same_weights_in_safetensors(tmp_path: Path) -> None:
     task = load_task("digits")
     file = tmp_path / "digits.pt"
@@ -58,6 +69,15 @@ def test_weights_are_not_replaced_unasked(tmp_path: Path) -> None:
     [
         (("train", "cifar10/resnet81"), InvalidConfig, "did you mean 'cifar10/resnet18'"),
         (("train", "digits", "--epochs", "0"), InvalidConfig, "num_epochs is 0"),
+        (("train", "digits", "--grow-from", "resnet18"), InvalidConfig, "digits cannot grow out of 'resnet18'"),
+        (("train", "sst2/minilm", "--grow-from", "resnet18"), InvalidConfig, "leave --grow-from out"),
+        (("train", "cifar10/resnet34", "--grow-from", "resnet81"), InvalidConfig, "use --grow-from resnet18"),
+        (
+            ("train", "cifar10/resnet20", "--grow-from", "resnet18"),
+            InvalidConfig,
+            "resnet20 cannot grow out of resnet18",
+        ),
+        (("train", "cifar10/resnet34", "--grow-from", "resnet18"), MissingData, "resnet18-cifar10"),
         (("train", "digits", "--batch-size", "5000"), InvalidConfig, "lower --batch-size"),
         (("train", "sst2/nothing"), MissingData, "a pretrained encoder called 'nothing'"),
         (("evaluate", "cifar10/resnet18"), MissingData, "resnet18-cifar10"),

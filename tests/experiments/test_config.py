@@ -94,6 +94,22 @@ def test_the_digest_changes_with_what_decides_a_value_only(tmp_path: Path) -> No
     more = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["num_draws=9", 'methods=["ml", "mmse"]'])
     other = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["num_tuning_examples=10"])
     assert config.digest == more.digest != other.digest
+    elsewhere = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["first_test_position=10"])
+    natural = load_config(NoisyInference, write(tmp_path, GOOD), overrides=["search=natural"])
+    assert len({config.digest, elsewhere.digest, natural.digest}) == 3
+
+
+@pytest.mark.parametrize(
+    "network", ["fig8a-resnet34", "fig8b-resnet18", "resnet20", "shufflenetv2-x0_5", "sst2-minilm"]
+)
+def test_the_natural_presets_test_on_examples_that_chose_nothing(network: str) -> None:
+    path = next(path for path in CONFIGS if path.stem == network)
+    config = load_config(NoisyInference, path, preset="natural")
+    last = config.first_test_position + (config.num_test_examples or 0) - 1
+    first, limit = (600, 1820) if network == "sst2-minilm" else (1000, 4999)
+    assert (config.search, config.first_test_position) == ("natural", first)
+    assert last <= limit
+    assert 2000 <= config.seed < config.seed + config.num_draws <= 9000
 
 
 def test_an_override_may_leave_out_the_quotes_of_a_word_or_path(tmp_path: Path) -> None:

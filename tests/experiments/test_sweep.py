@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 from quietnn import records
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
@@ -55,6 +55,32 @@ def test_one_record_for_each_wnr_draw_and_method_and_one_for_the_clean_network(u
     clean = [record for record in uninterrupted if record["method"] == "clean"]
     assert [record["wnr_db"] for record in clean] == [float("inf")]
     assert {record["config"] for record in uninterrupted} == {SMALL.digest}
+
+
+def test_a_later_position_tests_on_other_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested: list[set[bytes]] = []
+
+    def watched(network: nn.Module, examples: Examples) -> Score:
+        assert isinstance(examples.inputs, Tensor)
+        tested.append({image.numpy().tobytes() for image in examples.inputs})
+        return Score(1.0, 0.0, len(examples))
+
+    task = replace(load_task("digits"), evaluate=watched)
+    monkeypatch.setattr("quietnn.experiments.noisy_inference.load_task", lambda *_, **__: task)
+    for first in (0, 20, 40):
+        config = replace(SMALL, num_test_examples=20, first_test_position=first)
+        list(config.worker().run(config.units()[0]))
+    assert [len(found) for found in tested] == [20, 20, 20]
+    assert len(set.union(*tested)) == 60
+
+
+def test_a_task_that_cannot_begin_at_a_later_position_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = load_task("digits")
+    mine = replace(task, test_examples=lambda num_examples: task.test_examples(num_examples))
+    monkeypatch.setattr("quietnn.experiments.noisy_inference.load_task", lambda *_, **__: mine)
+    with pytest.raises(InvalidConfig, match=r"first_test_position is 20.*test_examples\(num_examples, first=0\)"):
+        replace(SMALL, first_test_position=20).worker()
+    assert SMALL.worker()
 
 
 def test_run_yields_the_same_records_without_a_folder(uninterrupted: list[Record]) -> None:

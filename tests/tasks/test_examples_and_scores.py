@@ -68,3 +68,13 @@ def test_samples_are_distinct_and_nested(num_total: int, data: st.DataObject, se
 def test_asking_for_too_many() -> None:
     with pytest.raises(InvalidConfig, match="asked for 11 examples, there are 10"):
         sample(10, 11, seed=0)
+
+
+def test_a_later_sample_is_what_follows_in_the_same_order() -> None:
+    everything = sample(30, 30, seed=0).tolist()
+    assert sample(30, 10, seed=0, first=5).tolist() == everything[5:15]
+    assert sample(30, None, seed=0, first=5).tolist() == everything[5:]
+    with pytest.raises(InvalidConfig, match="asked for 26 examples after the first 5, there are 25"):
+        sample(30, 26, seed=0, first=5)
+    with pytest.raises(InvalidConfig, match="leave out the first 30 examples of 30"):
+        sample(30, 1, seed=0, first=30)

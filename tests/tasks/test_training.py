@@ -43,7 +43,9 @@ def prepare(images: Tensor) -> Tensor:
     return images.float() / 128.0 - 1.0
 
 
-def train(run_dir: Path, *, recipe: ImageRecipe = RECIPE, stop_at: int | None = None) -> dict[str, Tensor]:
+def train(
+    run_dir: Path, *, recipe: ImageRecipe = RECIPE, stop_at: int | None = None, checkpoint_seconds: float = 300.0
+) -> dict[str, Tensor]:
     images, labels = coloured_images()
     num_steps = 0
 
@@ -54,7 +56,14 @@ def train(run_dir: Path, *, recipe: ImageRecipe = RECIPE, stop_at: int | None = 
             raise KeyboardInterrupt
 
     return train_classifier(
-        tiny_network(), images, labels, recipe=recipe, prepare=prepare, run_dir=run_dir, on_progress=stop
+        tiny_network(),
+        images,
+        labels,
+        recipe=recipe,
+        prepare=prepare,
+        run_dir=run_dir,
+        checkpoint_seconds=checkpoint_seconds,
+        on_progress=stop,
     )
 
 
@@ -75,6 +84,18 @@ def test_a_killed_run_resumes_to_the_very_same_weights(tmp_path: Path, ema_decay
             train(tmp_path / "killed", recipe=recipe, stop_at=stop_at)
     resumed = train(tmp_path / "killed", recipe=recipe)
     assert whole.keys() == resumed.keys()
+    for name, tensor in whole.items():
+        assert torch.equal(tensor, resumed[name]), name
+
+
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_a_run_killed_within_an_epoch_goes_on_at_that_step(tmp_path: Path, ema_decay: float | None) -> None:
+    recipe = replace(RECIPE, ema_decay=ema_decay)
+    whole = train(tmp_path / "whole", recipe=recipe)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", recipe=recipe, stop_at=7, checkpoint_seconds=0.0)  # the seventh step is lost
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["epoch-00001-step-0000002"]
+    resumed = train(tmp_path / "killed", recipe=recipe, stop_at=11, checkpoint_seconds=0.0)  # ten steps are left
     for name, tensor in whole.items():
         assert torch.equal(tensor, resumed[name]), name
 

@@ -18,6 +18,13 @@ def train(
     weight_noise_db: Annotated[
         float | None, typer.Option(help="Images: train with noise at this WNR on the weights, to bear it later")
     ] = None,
+    grow_from: Annotated[
+        str | None, typer.Option(help="CIFAR-10: begin with the weights of this shallower network, such as resnet18")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the checkpoints (default: in the data folder)")
+    ] = None,
+    log: Annotated[Path | None, typer.Option(help="Append one JSON line every 25 steps to this file")] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Data folder (default: $QUIETNN_DATA, ~/.cache/quietnn)")
     ] = None,
@@ -37,7 +44,7 @@ def train(
     from quietnn.tasks.training import ImageRecipe
     from quietnn.tasks.training_named import default_recipe, train_task
 
-    recipe = default_recipe(task)
+    recipe = default_recipe(task, grow_from=grow_from)
     recipe = replace(
         recipe,
         num_epochs=recipe.num_epochs if epochs is None else epochs,
@@ -53,9 +60,17 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     folder = resolve_data_dir(data_dir)
-    with training_progress(task) as on_progress:
+    with training_progress(task, log=log) as on_progress:
         path = train_task(
-            task, data_dir=folder, recipe=recipe, out=out, resume=resume, overwrite=overwrite, on_progress=on_progress
+            task,
+            data_dir=folder,
+            recipe=recipe,
+            out=out,
+            grow_from=grow_from,
+            run_dir=run_dir,
+            resume=resume,
+            overwrite=overwrite,
+            on_progress=on_progress,
         )
     option = f" --weights {path}" if out is not None or task == "digits" else ""
     typer.echo(f"wrote {path}; test it with: quietnn evaluate {task}{option}")

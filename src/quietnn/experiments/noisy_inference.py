@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from quietnn.repairs.temperatures.result import Criterion, TuningResult
 from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
+from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
@@ -63,7 +65,9 @@ class NoisyInference:
         seed: of the first draw.
         num_tuning_examples: `kappa`.
         num_test_examples: size of the fixed test subset; left out, all of them.
-        search: `"coarse-to-fine"` (22 points), `"even-grid"` (144), or one of the authors' grids.
+        first_test_position: how many positions of the fixed permutation come before that subset.
+        search: `"natural"` (steps in natural units, layers by gradient), `"coarse-to-fine"` (22 points), `"even-grid"`
+            (144), or one of the authors' grids.
         criterion: `"accuracy"` with ties broken by loss, `"accuracy-only"`, or `"loss"`.
         layerwise_criterion: the same for the layerwise search.
         layerwise_sweeps: how often the layerwise search visits every layer.
@@ -97,6 +101,7 @@ class NoisyInference:
     weights: str | None = None
     channel: str = WHITE
     levels: tuple[float, ...] = ()
+    first_test_position: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a configuration that could not run to its end."""
@@ -116,6 +121,8 @@ class NoisyInference:
         for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.first_test_position < 0:
+            raise InvalidConfig(f"first_test_position is {self.first_test_position}; it must be 0 or more")
         by_wnr = level_of(self.channel) == "wnr_db"
         if not self.methods or not (self.wnr_db if by_wnr else self.levels):
             raise InvalidConfig(f"{'wnr_db' if by_wnr else 'levels'} and methods must each list at least one entry")
@@ -141,6 +148,8 @@ class NoisyInference:
         decisive = {key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE}
         if self.channel == WHITE:
             del decisive["channel"]  # as in runs from before there were others
+        if self.first_test_position == 0:
+            del decisive["first_test_position"]  # as in runs that could not choose it
         return records.digest(decisive)
 
     def units(self) -> list["Unit"]:
@@ -190,7 +199,7 @@ class Worker:
         weights = Path(config.weights) if config.weights else None
         self._task = load_task(config.task, data_dir=data_dir, weights=weights)
         self._model = self._task.load_model()
-        self._test = self._task.test_examples(config.num_test_examples)
+        self._test = _test_examples(self._task, config.num_test_examples, config.first_test_position)
         self._oracle = self._task.evidence(self._test)
         self._references: dict[tuple[float, int], Draw] = {}
         self._scored: tuple[dict[str, Tensor], Score] | None = None
@@ -286,6 +295,17 @@ class Worker:
             "config": config.digest,
             "version": quietnn.__version__,
         }
+
+
+def _test_examples(task: Task, num_examples: int | None, first: int) -> Examples:
+    if first == 0:
+        return task.test_examples(num_examples)
+    if len(signature(task.test_examples).parameters) < 2:
+        raise InvalidConfig(
+            f"first_test_position is {first}, and {task.name} cannot begin there; leave it out, or let the task's "
+            "test_examples(num_examples, first=0) leave out so many"
+        )
+    return task.test_examples(num_examples, first)
 
 
 def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:

@@ -104,7 +104,8 @@ class Task:
         load_model: makes a fresh module with the clean weights, in evaluation mode.
         tuning_examples: `(num_examples, seed)` to that many labelled examples for choosing temperatures;
             never test data. More examples with the same seed contain the fewer.
-        test_examples: None to all test examples, N to a fixed subset of N.
+        test_examples: None to all test examples, N to a fixed subset of N; called with a second argument, the number
+            of examples of the same order to leave out before them, where an experiment sets `first_test_position`.
         evaluate: scores a model on examples.
         augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
         run: calls a model on inputs.
@@ -118,7 +119,7 @@ class Task:
     name: str
     load_model: Callable[[], nn.Module]
     tuning_examples: Callable[[int, int], Examples]
-    test_examples: Callable[[int | None], Examples]
+    test_examples: Callable[..., Examples]
     evaluate: Callable[[nn.Module, Examples], Score] = evaluate_classifier
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     run: Callable[[nn.Module, Any], Tensor] = outputs_of
@@ -138,10 +139,11 @@ class Task:
         )
 
 
-def sample(num_total: int, num_examples: int | None, *, seed: int) -> Tensor:
+def sample(num_total: int, num_examples: int | None, *, seed: int, first: int = 0) -> Tensor:
     """The first positions of a permutation fixed by the seed, so larger samples contain smaller ones.
 
-    None stands for all positions in their own order.
+    None stands for all positions in their own order. With `first`, the sample begins that far into the permutation: it
+    has nothing in common with the first so many.
 
     Raises:
         InvalidConfig: if there are not so many.
@@ -150,9 +152,16 @@ def sample(num_total: int, num_examples: int | None, *, seed: int) -> Tensor:
     [0, 1, 2, 3]
     >>> set(sample(100, 5, seed=1).tolist()) <= set(sample(100, 9, seed=1).tolist())
     True
+    >>> set(sample(100, 5, seed=1).tolist()) & set(sample(100, 9, seed=1, first=5).tolist())
+    set()
     """
-    if num_examples is None:
+    if not 0 <= first < num_total:
+        raise InvalidConfig(f"asked to leave out the first {first} examples of {num_total}; give 0 to {num_total - 1}")
+    if num_examples is None and first == 0:
         return torch.arange(num_total)
-    if not 1 <= num_examples <= num_total:
-        raise InvalidConfig(f"asked for {num_examples} examples, there are {num_total}; ask for 1 to {num_total}")
-    return torch.randperm(num_total, generator=torch.Generator().manual_seed(seed))[:num_examples]
+    left = num_total - first
+    wanted = left if num_examples is None else num_examples
+    if not 1 <= wanted <= left:
+        after = f" after the first {first}" if first else ""
+        raise InvalidConfig(f"asked for {wanted} examples{after}, there are {left}; ask for 1 to {left}")
+    return torch.randperm(num_total, generator=torch.Generator().manual_seed(seed))[first : first + wanted]

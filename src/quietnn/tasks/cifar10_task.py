@@ -59,8 +59,8 @@ def cifar10_task(
     def tuning_examples(num_examples: int, seed: int) -> Examples:
         return _prepare(split("train"), num_examples, seed, normalisation)
 
-    def test_examples(num_examples: int | None) -> Examples:
-        return _prepare(split("test"), num_examples, _TEST_SUBSET_SEED, normalisation)
+    def test_examples(num_examples: int | None, first: int = 0) -> Examples:
+        return _prepare(split("test"), num_examples, _TEST_SUBSET_SEED, normalisation, first)
 
     return Task(
         name=f"cifar10/{architecture}",
@@ -76,8 +76,10 @@ def crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     return random_crop_flip(images, padding=4, generator=generator)
 
 
-def _prepare(data: LabelledImages, num_examples: int | None, seed: int, normalisation: InputNormalisation) -> Examples:
-    chosen = sample(len(data.labels), num_examples, seed=seed)
+def _prepare(
+    data: LabelledImages, num_examples: int | None, seed: int, normalisation: InputNormalisation, first: int = 0
+) -> Examples:
+    chosen = sample(len(data.labels), num_examples, seed=seed, first=first)
     # channels_last runs the convolutions of the larger networks up to 1.7 times faster on a CPU.
     inputs = normalisation(data.images[chosen]).contiguous(memory_format=torch.channels_last)
     return Examples(inputs=inputs, labels=data.labels[chosen])

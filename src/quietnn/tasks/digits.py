@@ -41,9 +41,9 @@ def digits_task(weights: Path | None = None) -> Task:
         pool = examples("tuning")
         return pool.take(sample(len(pool), num_examples, seed=seed))
 
-    def test_examples(num_examples: int | None) -> Examples:
+    def test_examples(num_examples: int | None, first: int = 0) -> Examples:
         pool = examples("test")
-        return pool.take(sample(len(pool), num_examples, seed=0))
+        return pool.take(sample(len(pool), num_examples, seed=0, first=first))
 
     return Task("digits", load_model, tuning_examples, test_examples)
 

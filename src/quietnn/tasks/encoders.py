@@ -34,9 +34,9 @@ def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> T
         dev = split("dev")
         return by_length(dev.take(sample(len(dev), num_examples, seed=seed)))
 
-    def test_examples(num_examples: int | None) -> Examples:
+    def test_examples(num_examples: int | None, first: int = 0) -> Examples:
         test = split("test")
-        return by_length(test.take(sample(len(test), num_examples, seed=_TEST_SUBSET_SEED)))
+        return by_length(test.take(sample(len(test), num_examples, seed=_TEST_SUBSET_SEED, first=first)))
 
     return Task(
         name=f"sst2/{encoder}",

@@ -1,8 +1,10 @@
-"""The training loop: steps, checkpoints after every epoch, and an exact resume."""
+"""The training loop: steps, checkpoints every few minutes and after every epoch, and an exact resume."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from torch import Tensor, nn
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.base import Examples
 from quietnn.tasks.training_state import TrainingState, forget_states, load_state, save_state
+
+CHECKPOINT_SECONDS = 300.0
+"""A kill costs at most this much work; an epoch of a small network is shorter and is kept whole."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ def fit(
     run_dir: Path,
     recipe: dict[str, Any],
     resume: bool = True,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> dict[str, Tensor]:
     """Train the model in place and return the weights to keep: its own, or their average.
@@ -75,39 +81,48 @@ def fit(
         plan: batches, loss and learning rate.
         run_dir: the folder for checkpoints.
         recipe: what the run was asked for, JSON-able; a resume with another recipe is refused.
-        resume: continue from the last whole epoch in `run_dir`, else start over.
+        resume: continue from the last checkpoint in `run_dir`, else start over.
+        checkpoint_seconds: within an epoch, a checkpoint is written this long after the one before.
         on_progress: called after every step.
     """
     if not resume:
         forget_states(run_dir)
     state = load_state(run_dir, recipe=recipe)
-    averaged: dict[str, Tensor] = {}
-    first_epoch = 0
-    if state is not None:
+    if state is None:
+        average = plan.ema_decay is not None
+        averaged = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()} if average else {}
+        state = TrainingState(0, model.state_dict(), averaged, optimizer.state_dict())
+    else:
         model.load_state_dict(state.model)
         optimizer.load_state_dict(state.optimizer)
-        averaged, first_epoch = state.averaged, state.num_epochs_done
-    elif plan.ema_decay is not None:
-        averaged = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-    for epoch in range(first_epoch, plan.num_epochs):
-        _train_epoch(model, optimizer, plan, epoch, averaged, on_progress)
-        state = TrainingState(epoch + 1, model.state_dict(), averaged, optimizer.state_dict())
-        save_state(run_dir, state, recipe=recipe)
-    return averaged or model.state_dict()
+    for epoch in range(state.num_epochs_done, plan.num_epochs):
+        # The epoch that was interrupted goes on; those after it begin at their first step.
+        begin = state if epoch == state.num_epochs_done else replace(state, num_steps_done=0, random_state=None)
+        saved = time.monotonic()
+        for progress in _train_epoch(model, optimizer, plan, epoch, begin):
+            on_progress(progress)
+            last = progress.step + 1 == plan.num_steps
+            if last or time.monotonic() - saved >= checkpoint_seconds:
+                done = (epoch + 1, 0) if last else (epoch, progress.step + 1)
+                now = replace(begin, model=model.state_dict(), optimizer=optimizer.state_dict())
+                random_state = None if last else torch.get_rng_state()
+                now = replace(now, num_epochs_done=done[0], num_steps_done=done[1], random_state=random_state)
+                save_state(run_dir, now, recipe=recipe)
+                saved = time.monotonic()
+    return state.averaged or model.state_dict()
 
 
 def _train_epoch(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    plan: Plan,
-    epoch: int,
-    averaged: dict[str, Tensor],
-    on_progress: Callable[[Progress], None],
-) -> None:
+    model: nn.Module, optimizer: torch.optim.Optimizer, plan: Plan, epoch: int, begin: TrainingState
+) -> Iterator[Progress]:
+    """Take the epoch's steps from where `begin` stands; tell of each while its random state is torch's own."""
     model.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed * 1_000_003 + epoch)
-        for step, batch in enumerate(plan.batches(epoch)):
+        if begin.random_state is not None:
+            torch.set_rng_state(begin.random_state)
+        batches = enumerate(plan.batches(epoch))
+        for step, batch in islice(batches, begin.num_steps_done, None):
             learning_rate = plan.learning_rate((epoch + step / plan.num_steps) / plan.num_epochs)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
@@ -119,8 +134,8 @@ def _train_epoch(
                 nn.utils.clip_grad_norm_(model.parameters(), plan.max_gradient_norm)
             optimizer.step()
             if plan.ema_decay is not None:
-                _average(averaged, model, plan.ema_decay)
-            on_progress(Progress(epoch, plan.num_epochs, step, plan.num_steps, float(loss.detach()), learning_rate))
+                _average(begin.averaged, model, plan.ema_decay)
+            yield Progress(epoch, plan.num_epochs, step, plan.num_steps, float(loss.detach()), learning_rate)
 
 
 def _refuse_divergence(loss: float, epoch: int, learning_rate: float) -> None:

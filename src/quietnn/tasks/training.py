@@ -13,7 +13,7 @@ from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.augmentation import random_crop_flip, shrink
 from quietnn.tasks.base import Examples
-from quietnn.tasks.fit import Plan, Progress, decay_groups, fit, ignore_progress, one_cycle
+from quietnn.tasks.fit import CHECKPOINT_SECONDS, Plan, Progress, decay_groups, fit, ignore_progress, one_cycle
 from quietnn.tasks.noise_injection import noisy_logits
 
 
@@ -86,6 +86,7 @@ def train_classifier(
     prepare: Callable[[Tensor], Tensor],
     run_dir: Path,
     resume: bool = True,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> dict[str, Tensor]:
     """Train in place; return the state dict to keep. Safe to kill: called again it resumes and ends the same.
@@ -98,6 +99,7 @@ def train_classifier(
         prepare: turns uint8 images into the floats the network expects.
         run_dir: folder of the run's checkpoints.
         resume: continue what is in `run_dir`, else start over.
+        checkpoint_seconds: what a kill may cost at most.
         on_progress: called after every step.
     """
     if len(images) < recipe.batch_size:
@@ -124,7 +126,16 @@ def train_classifier(
         ema_decay=recipe.ema_decay,
     )
     settings: dict[str, Any] = {**asdict(recipe), "num_images": len(images)}
-    return fit(model, optimizer, plan, run_dir=run_dir, recipe=settings, resume=resume, on_progress=on_progress)
+    return fit(
+        model,
+        optimizer,
+        plan,
+        run_dir=run_dir,
+        recipe=settings,
+        resume=resume,
+        checkpoint_seconds=checkpoint_seconds,
+        on_progress=on_progress,
+    )
 
 
 def _image_batches(

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from quietnn.errors import InvalidConfig
 from quietnn.files import replacing_folder
@@ -15,25 +16,32 @@ from quietnn.tasks.digits import RECIPE, train_digits
 from quietnn.tasks.encoders import find_encoder, load_classifier, load_tokenizer, tokenise
 from quietnn.tasks.finetuning import EncoderRecipe, finetune_encoder
 from quietnn.tasks.fit import Progress, ignore_progress
+from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
-from quietnn.tasks.normalisation import CIFAR10, METADATA_KEY
+from quietnn.tasks.models.resnet import ResNet
+from quietnn.tasks.normalisation import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation
 from quietnn.tasks.registry import split_name
 from quietnn.tasks.sst2 import load_sst2
 from quietnn.tasks.training import ImageRecipe, train_classifier
 from quietnn.tasks.training_state import forget_states
-from quietnn.tasks.weights_file import write_weights
+from quietnn.tasks.weights_file import load_weights, write_weights
 
 PROGRESSIVE = ((16, 0.5), (24, 0.8))
 """The small images of the default CIFAR-10 recipe: the run takes about half of the time it would at full size."""
 
+GROWN = ImageRecipe(num_epochs=8, peak_lr=0.08, warmup=0.2, label_smoothing=0.0, small_images=((16, 0.5), (24, 0.75)))
+"""How a grown network is trained on: four epochs at 16x16, two at 24x24, two at 32x32."""
 
-def default_recipe(name: str) -> ImageRecipe | EncoderRecipe:
+
+def default_recipe(name: str, *, grow_from: str | None = None) -> ImageRecipe | EncoderRecipe:
     """The recipe that a named task is trained with unless told otherwise.
 
     >>> default_recipe("sst2/minilm").num_epochs
     3
     """
     family, _ = split_name(name)
+    if grow_from is not None:
+        return GROWN
     recipes: dict[str, ImageRecipe | EncoderRecipe] = {
         "digits": RECIPE,
         "cifar10": ImageRecipe(small_images=PROGRESSIVE),
@@ -56,6 +64,8 @@ def train_task(
     data_dir: Path,
     recipe: ImageRecipe | EncoderRecipe,
     out: Path | None = None,
+    grow_from: str | None = None,
+    run_dir: Path | None = None,
     resume: bool = True,
     overwrite: bool = False,
     on_progress: Callable[[Progress], None] = ignore_progress,
@@ -64,9 +74,11 @@ def train_task(
 
     Args:
         name: `digits`, `cifar10/<network>` or `sst2/<encoder>`.
-        data_dir: holds the data; checkpoints go to `runs/` in it.
+        data_dir: holds the data and the weights.
         recipe: how to train.
         out: what to write, default `default_target`.
+        grow_from: begin with the weights of this shallower network, such as `resnet18` for `cifar10/resnet34`.
+        run_dir: the folder of the checkpoints, default `runs/train-<task>` in `data_dir`.
         resume: continue what an earlier call left, else start over.
         overwrite: replace weights that are there already.
         on_progress: called after every step.
@@ -81,14 +93,17 @@ def train_task(
     target = out or default_target(name, data_dir)
     if target.exists() and not overwrite:
         raise InvalidConfig(f"{target} is there already; give another --out, or replace it with --overwrite")
-    run_dir = data_dir / "runs" / f"train-{family}-{Path(member).name}".rstrip("-")
-    if isinstance(recipe, ImageRecipe) and recipe.weight_noise_db is not None:
-        run_dir = run_dir.with_name(f"{run_dir.name}-noise{recipe.weight_noise_db:g}dB")
+    if grow_from is not None and family != "cifar10":
+        raise InvalidConfig(
+            f"{name} cannot grow out of {grow_from!r}; only cifar10/resnet34 can, leave --grow-from out"
+        )
+    run_dir = run_dir or _default_run_dir(family, member, data_dir, recipe)
     if isinstance(recipe, EncoderRecipe):
         _train_sst2(member, data_dir, recipe, run_dir, target, resume, on_progress)
     elif family == "cifar10":
-        weights = _train_cifar10(member, data_dir, recipe, run_dir, resume, on_progress)
-        metadata = {METADATA_KEY: str(CIFAR10), "task": name, "recipe": json.dumps(asdict(recipe))}
+        start = _fresh(member, recipe.seed) if grow_from is None else grown(member, grow_from, data_dir, recipe.seed)
+        weights = _train_cifar10(start, data_dir, recipe, run_dir, resume, on_progress)
+        metadata = {"task": name, "recipe": json.dumps(asdict(recipe)), **start.metadata}
         write_weights(target, weights, metadata=metadata)
     else:
         weights = train_digits(run_dir, recipe=recipe, resume=resume, on_progress=on_progress)
@@ -97,8 +112,58 @@ def train_task(
     return target
 
 
+def _default_run_dir(family: str, member: str, data_dir: Path, recipe: ImageRecipe | EncoderRecipe) -> Path:
+    run_dir = data_dir / "runs" / f"train-{family}-{Path(member).name}".rstrip("-")
+    if isinstance(recipe, ImageRecipe) and recipe.weight_noise_db is not None:
+        return run_dir.with_name(f"{run_dir.name}-noise{recipe.weight_noise_db:g}dB")
+    return run_dir
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a training run begins with.
+
+    Attributes:
+        model: the network with its first weights.
+        normalisation: what it expects of its inputs.
+        metadata: what its weights file should say of its origin.
+    """
+
+    model: nn.Module
+    normalisation: InputNormalisation
+    metadata: dict[str, str]
+
+
+def _fresh(architecture: str, seed: int) -> Start:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = IMAGE_MODELS[architecture]()
+    return Start(model, CIFAR10, {METADATA_KEY: str(CIFAR10)})
+
+
+def grown(architecture: str, source: str, data_dir: Path, seed: int) -> Start:
+    """A deeper network that begins with the function of a trained one, and with its input normalisation.
+
+    Args:
+        architecture: the network to make, `resnet34`.
+        source: the trained network, `resnet18`; its weights lie in `data_dir`.
+        data_dir: holds the weights.
+        seed: of what is drawn afresh.
+    """
+    if source not in IMAGE_MODELS:
+        raise InvalidConfig(f"there is no network {source!r} to grow from; use --grow-from resnet18")
+    start = _fresh(architecture, seed)
+    shallow = IMAGE_MODELS[source]()
+    if not (isinstance(start.model, ResNet) and isinstance(shallow, ResNet)):
+        raise InvalidConfig(f"{architecture} cannot grow out of {source}; grow resnet34 with --grow-from resnet18")
+    normalisation = parse_normalisation(load_weights(shallow, weights_path(source, data_dir)).get(METADATA_KEY, "none"))
+    added = grow_resnet(shallow, start.model, seed=seed)
+    origin = {METADATA_KEY: str(normalisation), "grown_from": source, "added_blocks": ",".join(added)}
+    return Start(start.model, normalisation, origin)
+
+
 def _train_cifar10(
-    architecture: str,
+    start: Start,
     data_dir: Path,
     recipe: ImageRecipe,
     run_dir: Path,
@@ -106,15 +171,12 @@ def _train_cifar10(
     on_progress: Callable[[Progress], None],
 ) -> dict[str, torch.Tensor]:
     data = load_cifar10(data_dir, "train")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
-        model = IMAGE_MODELS[architecture]()
     return train_classifier(
-        model,
+        start.model,
         data.images,
         data.labels,
         recipe=recipe,
-        prepare=CIFAR10,
+        prepare=start.normalisation,
         run_dir=run_dir,
         resume=resume,
         on_progress=on_progress,

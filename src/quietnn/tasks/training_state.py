@@ -1,4 +1,4 @@
-"""Where a training run stands after an epoch, on disk: complete or not there at all."""
+"""Where a training run stands, on disk: complete or not there at all."""
 
 import json
 import pickle
@@ -18,30 +18,37 @@ from quietnn.files import replacing_folder
 
 @dataclass(frozen=True)
 class TrainingState:
-    """All that the next epoch depends on; the randomness of an epoch follows from the seed and its number.
+    """All that the next step depends on; the batches of an epoch follow from the seed and its number.
 
     Attributes:
         num_epochs_done: how many epochs are behind.
         model: the network's state dict.
         averaged: the moving average of the state dict, empty if none is kept.
         optimizer: the optimizer's state dict.
+        num_steps_done: how many steps of the epoch after them are behind.
+        random_state: of torch's generator within that epoch, for dropout; None between epochs.
     """
 
     num_epochs_done: int
     model: dict[str, Tensor]
     averaged: dict[str, Tensor]
     optimizer: dict[str, Any]
+    num_steps_done: int = 0
+    random_state: Tensor | None = None
 
 
 def save_state(run_dir: Path, state: TrainingState, *, recipe: dict[str, Any]) -> None:
     """Write the state beside the older one, then replace it: a crash leaves one of the two, whole."""
-    final = run_dir / f"epoch-{state.num_epochs_done:05d}"
+    within = f"-step-{state.num_steps_done:07d}" if state.num_steps_done else ""
+    final = run_dir / f"epoch-{state.num_epochs_done:05d}{within}"
     run_dir.mkdir(parents=True, exist_ok=True)
     older = _finished(run_dir)
     with replacing_folder(final) as partial:
         for name, tensors in (("model", state.model), ("averaged", state.averaged)):
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / f"{name}.safetensors")
         torch.save(state.optimizer, partial / "optimizer.pt")
+        if state.random_state is not None:
+            save_file({"torch": state.random_state}, partial / "random.safetensors")
         (partial / "recipe.json").write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
     for folder in older:
         if folder != final:
@@ -49,7 +56,7 @@ def save_state(run_dir: Path, state: TrainingState, *, recipe: dict[str, Any]) -
 
 
 def load_state(run_dir: Path, *, recipe: dict[str, Any]) -> TrainingState | None:
-    """The newest state of a run, or None if it has not finished an epoch.
+    """The newest state of a run, or None if it has written none yet.
 
     Raises:
         InvalidConfig: if that run was started with another recipe, or a file of its state is damaged.
@@ -77,11 +84,15 @@ def _load(folder: Path, run_dir: Path, recipe: dict[str, Any]) -> TrainingState:
             f"the run in {run_dir} was started with other settings ({differences}); "
             "repeat them to resume, or start over with --no-resume (resume=False)"
         )
+    epochs, _, steps = folder.name.removeprefix("epoch-").partition("-step-")
+    random = folder / "random.safetensors"
     return TrainingState(
-        num_epochs_done=int(folder.name.removeprefix("epoch-")),
+        num_epochs_done=int(epochs),
         model=load_file(folder / "model.safetensors"),
         averaged=load_file(folder / "averaged.safetensors"),
         optimizer=torch.load(folder / "optimizer.pt", weights_only=True),
+        num_steps_done=int(steps or 0),
+        random_state=load_file(random)["torch"] if random.is_file() else None,
     )
 
 

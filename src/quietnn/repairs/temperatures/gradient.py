@@ -27,7 +27,7 @@ from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
 from quietnn.repairs.temperatures.layerwise import scales
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.steps import Scale, fan_in
 from quietnn.weights import Partition, WeightStatistics
 
 
@@ -39,7 +39,7 @@ class GradientSettings:
         num_steps: gradients taken.
         step_size: peak step of `log theta`; of the shift in units of `1 / sqrt(inputs of a unit)`, by which all weights
             of a unit together move its output about as far as the noise did.
-        held_out: fraction of the examples that decides where to stop.
+        held_out: fraction of the examples that decides where to stop; with 0 all are fitted to and decide, too.
         judge_every: steps between two looks at the held-out examples.
     """
 
@@ -113,7 +113,8 @@ def tune_by_gradient(
     _check_even(reception)
     pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
     reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
-    split = Split.of(num_examples, settings.held_out, seed=seed)
+    everything = torch.arange(num_examples)
+    split = Split.of(num_examples, settings.held_out, seed=seed) if settings.held_out else Split(everything, everything)
     if reception.noise_variance == 0:
         return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
     scratch = Scratch(observation, evidence.loss_at, num_examples, batch_size=evidence.batch_size)
@@ -222,4 +223,4 @@ def _check_even(reception: Reception) -> None:
 def _fan_in(reception: Reception, group: str) -> int:
     """How many inputs a unit of the group's largest tensor has."""
     tensor = max((reception.weights[name] for name in reception.groups[group]), key=lambda weight: weight.numel())
-    return max(tensor.numel() // max(tensor.shape[0], 1), 1) if tensor.ndim > 1 else 1
+    return fan_in(tensor.shape)

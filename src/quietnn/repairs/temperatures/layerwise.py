@@ -1,6 +1,6 @@
 """Temperatures for each group: a coordinate search from the whole-model optimum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.repairs.affine import ML, MMSE, Temperatures
@@ -11,7 +11,7 @@ from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
 
 THETA_FACTORS = (0.8, 1.25)
-SHIFT_STEPS = (-0.1, 0.1)
+SHIFT_STEP = 0.1
 
 
 def start_from(temperatures: Temperatures, whole: Scale, reception: Reception) -> dict[str, Temperatures]:
@@ -36,6 +36,7 @@ def search_layerwise(
     num_sweeps: int = 1,
     with_beta: bool = True,
     criterion: Criterion | str = Criterion.LOSS,
+    shift_steps: Mapping[str, float] | None = None,
 ) -> TuningResult[GroupTemperatures]:
     """Visit the groups one by one; at each, try a larger and a smaller multiplier and shift, keep what is better.
 
@@ -49,6 +50,7 @@ def search_layerwise(
         num_sweeps: how often to visit every group.
         with_beta: search `beta` too (MMSE_pb), or leave it as it starts (MMSE_p).
         criterion: what makes a score better.
+        shift_steps: the first step of each group's shift in noise standard deviations, default 0.1 for all.
     """
     criterion = Criterion(criterion)
     trials = list(try_each(score, [start]))
@@ -57,9 +59,10 @@ def search_layerwise(
         raise InfeasibleTemperatures("the start of a layerwise search is infeasible; start it from ML or MMSE")
     for sweep in range(num_sweeps if reception.noise_variance else 0):
         for group, scale in scales(reception).items():
+            shift_step = (SHIFT_STEP if shift_steps is None else shift_steps[group]) if with_beta else 0.0
             points = [
                 {**best.temperatures, group: candidate}
-                for candidate in _neighbours(scale, best.temperatures[group], 0.5**sweep, with_beta)
+                for candidate in _neighbours(scale, best.temperatures[group], 0.5**sweep, shift_step)
             ]
             new = list(try_each(score, points))
             trials += new
@@ -67,12 +70,12 @@ def search_layerwise(
     return TuningResult(best, tuple(trials))
 
 
-def _neighbours(scale: Scale, temperatures: Temperatures, step: float, with_beta: bool) -> list[Temperatures]:
+def _neighbours(scale: Scale, temperatures: Temperatures, step: float, shift_step: float) -> list[Temperatures]:
     """The points a step away; of a group that shows no signal, only keeping it or replacing it by its mean is left."""
     theta, shift = scale.theta(temperatures), scale.shift(temperatures)
     if scale.statistics.variance == 0:
         candidates = [ML, MMSE]
     else:
         candidates = [scale.temperatures(theta * factor**step, shift) for factor in THETA_FACTORS]
-        candidates += [scale.temperatures(theta, shift + offset * step) for offset in SHIFT_STEPS if with_beta]
+        candidates += [scale.temperatures(theta, shift + sign * shift_step * step) for sign in (-1, 1)]
     return [candidate for candidate in dict.fromkeys(candidates) if candidate != temperatures]

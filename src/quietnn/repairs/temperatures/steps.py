@@ -11,11 +11,21 @@ with the shift measured in noise standard deviations, and translate: `lambda' = 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quietnn.repairs.affine import ML, Temperatures, denoiser_for, mmse
 from quietnn.theory.family import Region, lambda_prime_of, region
 from quietnn.weights import WeightStatistics
+
+
+def fan_in(shape: Sequence[int]) -> int:
+    """How many inputs a unit of a weight tensor has.
+
+    >>> fan_in((512, 512, 3, 3)), fan_in((58, 1, 3, 3)), fan_in((10,))
+    (4608, 9, 1)
+    """
+    return max(math.prod(shape[1:]), 1) if len(shape) > 1 else 1
 
 
 @dataclass(frozen=True)

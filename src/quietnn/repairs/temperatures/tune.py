@@ -17,10 +17,11 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.denoise import denoised
 from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
 from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine, even_grid
-from quietnn.repairs.temperatures.gradient import tune_by_gradient
+from quietnn.repairs.temperatures.gradient import GradientSettings, tune_by_gradient
 from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, search_grid
 from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
 from quietnn.repairs.temperatures.memory import Memory
+from quietnn.repairs.temperatures.natural import LAYERWISE, natural_unit, natural_units, search_natural
 from quietnn.repairs.temperatures.racing import ScoreSome, race, race_coarse_to_fine
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
 from quietnn.repairs.temperatures.steps import Scale
@@ -29,9 +30,12 @@ from quietnn.targets import with_weights
 from quietnn.theory.family import Form
 from quietnn.weights import Partition
 
-SEARCHES = ("coarse-to-fine", "racing", "even-grid", *AUTHORS_GRIDS)
-"""How the whole-model temperatures are searched: 22 points fitted to the noise, the same points raced, the full grid of
-the same steps, or one of the authors' grids."""
+NATURAL = "natural"
+"""The search in natural units: a bracket over the whole model, then all layers by gradient."""
+
+SEARCHES = ("coarse-to-fine", NATURAL, "racing", "even-grid", *AUTHORS_GRIDS)
+"""How the whole-model temperatures are searched: 22 points fitted to the noise, a bracket in natural units, the 22
+points raced, the full grid of their steps, or one of the authors' grids."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Search:
         whole: one of `SEARCHES`; left out, racing where the score can look at some of the examples, else
             coarse-to-fine.
         criterion: what ranks whole-model points, `"accuracy"` (ties broken by loss) or `"loss"`.
-        layerwise_criterion: the same for the steps of the coordinate search.
+        layerwise_criterion: the same for the steps of the coordinate search, which `"natural"` does not make.
         layerwise_sweeps: how often the coordinate search visits every layer.
         form: how the prior mean enters the family (see `Form`).
         grid: points of your own to try over the whole model, all or by racing.
@@ -147,6 +151,9 @@ def searched(
         score = judge.for_reception(whole)
         if kind == "coarse-to-fine" and search.grid is None:
             return coarse_to_fine(score, scale, with_beta=with_beta, criterion=search.criterion)
+        if kind == NATURAL and search.grid is None:
+            unit = natural_unit(whole)
+            return search_natural(score, scale, unit, with_beta=with_beta, criterion=search.criterion)
         grid = search.grid
         if grid is None:
             grid = even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS[kind]
@@ -174,6 +181,7 @@ def searched_by_group(
         num_sweeps=search.layerwise_sweeps,
         with_beta=with_beta,
         criterion=search.layerwise_criterion,
+        shift_steps=natural_units(layers) if search.whole == NATURAL else None,
     )
 
 
@@ -202,7 +210,12 @@ def mmse_pb_layerwise(
     with_beta: bool = True,
     seed: int = 0,
 ) -> Repaired:
-    """MMSE_pb with a pair of temperatures for each layer, or each group of a partition."""
+    """MMSE_pb with a pair of temperatures for each layer, or each group of a partition.
+
+    In natural units layers are tuned by gradient, which needs a loss; else one after the other, by the score.
+    """
+    if search.whole == NATURAL and groups == "layerwise" and with_beta and evidence.has_labels:
+        return replace(mmse_pb_gradient(observation, evidence, search=search, seed=seed), name="mmse_pb_layerwise")
     whole = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
     found = searched_by_group(observation, evidence, search, groups=groups, with_beta=with_beta, seed=seed)
     layers = grouped(observation, groups, form=search.form)
@@ -220,7 +233,8 @@ def mmse_pb_gradient(
     layers = grouped(observation, "layerwise", form=search.form)
     even = observation.with_noise(noise_by_group(observation.known_noise, layers.weights, layers.groups))
     start = start_from(whole.temperatures, _scale(observation, search), grouped(even, "layerwise"))
-    tuned = tune_by_gradient(even, evidence, start=start, seed=seed)
+    settings = LAYERWISE if search.whole == NATURAL else GradientSettings()
+    tuned = tune_by_gradient(even, evidence, start=start, settings=settings, seed=seed)
     model = denoised(even, groups="layerwise", temperatures=tuned.temperatures)
     found = TuningResult.of([Trial(tuned.temperatures, evidence.score_of(model))])
     passes = math.ceil(whole.num_passes + tuned.num_passes) + 1
