@@ -55,7 +55,7 @@ def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
         first.set_yticks(range(len(names)), [mathtext(_short(name)) for name in names], fontsize="small")
         first.set_ylim(len(names) - 0.5, -0.5)
         draws = f"{len(records)} draws" if len(records) > 1 else "one draw"
-        figure.suptitle(mathtext(f"{look.label}, {decibels(wnr_db)}, {draws}"), fontsize="channel")
+        figure.suptitle(mathtext(f"{look.label}, {decibels(wnr_db)}, {draws}"), fontsize="medium")
         return settle(figure)
 
 
