@@ -17,6 +17,7 @@ from quietnn.repairs.grouped import GroupTemperatures, grouped
 from quietnn.repairs.temperatures import tune
 from quietnn.repairs.temperatures.gradient import GradientSettings, GradientTuning, tune_by_gradient
 from quietnn.repairs.temperatures.layerwise import start_from
+from quietnn.repairs.temperatures.natural import LAYERWISE
 from quietnn.repairs.temperatures.result import Trial, TuningResult
 from quietnn.repairs.temperatures.tune import Search, searched, searched_by_group
 from quietnn.tasks.digits import digits_task
@@ -27,7 +28,7 @@ COARSE_TO_FINE = Search("coarse-to-fine")
 
 def network_for(method: str) -> nn.Module:
     """The network of the digits, or one that normalises each input for methods that are for such."""
-    if not method.startswith("branches"):
+    if not method.startswith(("branches", "energy")):
         return TASK.load_model()
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 10)).eval()
@@ -127,12 +128,23 @@ def test_ml_has_the_gain_and_auto_judges_its_baseline_without() -> None:
     assert baseline.loss == pytest.approx(given.tuning.score_of(clean).loss, rel=1e-2)
 
 
+def test_in_natural_units_layers_are_tuned_by_gradient_and_the_cost_is_told() -> None:
+    given = receiver(wnr_db=2.0, search=Search(whole="natural"))
+    whole, layers = run_method("mmse_pb", given), run_method("mmse_pb_layerwise", given)
+    assert 9 < whole.passes <= 60
+    # A gradient costs three passes; so many looks at the loss come on top, the first at the start, and the last score.
+    num_looks = 1 + LAYERWISE.num_steps // LAYERWISE.judge_every
+    assert layers.passes == whole.passes + 3 * LAYERWISE.num_steps + num_looks + 1
+    assert all(pair.lambda_prime >= 0.0 for pair in layers.details["temperatures"].values())
+
+
 def test_the_gradient_starts_from_the_whole_model_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[GroupTemperatures] = []
 
     def watched(*arguments: object, start: GroupTemperatures, **options: object) -> GradientTuning:
         starts.append(start)
-        return tune_by_gradient(*arguments, start=start, settings=GradientSettings(num_steps=1), **options)
+        options["settings"] = GradientSettings(num_steps=1)
+        return tune_by_gradient(*arguments, start=start, **options)
 
     monkeypatch.setattr(tune, "tune_by_gradient", watched)
     given = receiver(wnr_db=2.0)
