@@ -14,7 +14,7 @@ from quietnn.repairs.batchnorm.calibrate import calibrated
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.kernels import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.targets import with_weights
-from quietnn.watching.visits import survey
+from quietnn.watching.survey import survey
 
 
 def calibrate_structured(
@@ -67,7 +67,7 @@ def structured(
         lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
         balanced_classes: see `calibrated`.
     """
-    found = survey(observation.model, evidence.in_memory().inputs)
+    found = survey(observation.model, evidence.first(2))
     if found.shared:
         return replace(calibrated(observation, evidence, balanced_classes=balanced_classes), name="structured")
     believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
