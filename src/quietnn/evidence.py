@@ -204,11 +204,13 @@ class Evidence:
             check_inputs(self.inputs)
             return take(self.inputs, slice(num_examples))
         parts: list[Inputs] = []
+        num_missing = num_examples
         for inputs, _ in self.batches():
-            parts.append(inputs)
-            if sum(map(check_inputs, parts)) >= num_examples:
+            parts.append(take(inputs, slice(num_missing)))
+            num_missing -= check_inputs(parts[-1])
+            if num_missing <= 0:
                 break
-        return take(joined(parts), slice(num_examples))
+        return joined(parts)  # copied, so that no whole batch is held by a few of its inputs
 
     def at_once(self) -> Inputs | None:
         """All inputs, where these are `batch_size` or fewer; else None, and they are to be run in batches."""

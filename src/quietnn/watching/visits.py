@@ -110,10 +110,11 @@ def visit_batch_norms(model: nn.Module, evidence: Evidence, rule: Rule, finish: 
         QuietnnError: if an input is not finite.
     """
     inputs = evidence.at_once()
-    found = survey(model, evidence.first(2) if inputs is None else inputs)
+    first = evidence.first(CONCENTRATION_IMAGES) if inputs is None else inputs
+    found = survey(model, first)
     with undisturbed(model), eagerly(model), torch.no_grad(), _Statistics.kept_on_failure() as statistics:
         if inputs is None:
-            passes = _InBatches(model, evidence, found, statistics).visit(rule, finish)
+            passes = _InBatches(model, evidence, found, statistics).visit(first, rule, finish)
         else:
             passes = _at_once(model, inputs, found, statistics, rule, finish)
     return Visited(found.shared, passes)
@@ -174,11 +175,10 @@ class _InBatches:
         self._num_run = 0.0
         """Inputs that were run so far, each times the share of the layers it went through."""
 
-    def visit(self, rule: Rule, finish: Finish | None) -> float:
+    def visit(self, first: Inputs, rule: Rule, finish: Finish | None) -> float:
+        """Go through them in turn; `first` are the same first inputs for each, also where a loader shuffles."""
         if not self._found.places:
             raise _no_batch_norm()
-        # The same first images for every layer, also where a loader shuffles.
-        first = self._evidence.first(CONCENTRATION_IMAGES)
         for name in self._found.places:
             visit = None if name in self._found.shared else self._up_to(name, first)
             if visit is not None:
