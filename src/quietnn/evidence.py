@@ -209,6 +209,29 @@ class Evidence:
         if not num_batches:
             raise InvalidConfig("the inputs hold no batch; give at least one, and one that can be read again")
 
+    def first(self, num_examples: int) -> Inputs:
+        """The first inputs, this many or all there are; a loader is read no further than that.
+
+        >>> Evidence([torch.zeros(3, 2), torch.zeros(2, 2)]).first(4).shape
+        torch.Size([4, 2])
+        """
+        if not self.is_streamed:
+            check_inputs(self.inputs)
+            return take(self.inputs, slice(num_examples))
+        parts: list[Inputs] = []
+        num_missing = num_examples
+        for inputs, _ in self.batches():
+            parts.append(take(inputs, slice(num_missing)))
+            num_missing -= check_inputs(parts[-1])
+            if num_missing <= 0:
+                break
+        return joined(parts)  # copied, so that no whole batch is held by a few of its inputs
+
+    def at_once(self) -> Inputs | None:
+        """All inputs, where these are `batch_size` or fewer; else None, and they are to be run in batches."""
+        inputs = self.first(self.batch_size + 1)
+        return inputs if check_inputs(inputs) <= self.batch_size else None
+
     def in_memory(self) -> "Evidence":
         """The same with all examples in tensors, which methods that fit need; read once from a loader."""
         return self._gathered if self.is_streamed else self

@@ -25,12 +25,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs
 from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.evidence import some_inputs
 from quietnn.noise_power.estimate import NoisePower
 from quietnn.random_effects import excess_variance
 from quietnn.targets import noisy_weights
-from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.watching.visits import Visit, visit_batch_norms
 from quietnn.weights import NORMALISATION_TYPES, check_module
 
@@ -41,16 +40,16 @@ _LARGEST_SHARE = 1 - 1e-9
 @torch.inference_mode(False)
 def noise_power_from_batch_norm(
     model: nn.Module,
-    inputs: Inputs,
+    inputs: object,
     *,
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> NoisePower:
-    """From a network with BatchNorm and a few unlabelled inputs, in one forward pass.
+    """From a network with BatchNorm and a few unlabelled inputs, in one forward pass or in batches, as `calibrate`.
 
     Args:
         model: the network as received, not denoised; its BatchNorms hold the clean statistics.
-        inputs: at least two inputs of the kind the network is for, about 100 if you can.
+        inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`.
         noisy: names of the noisy tensors, where the usual rule does not fit.
         normalisation: module types whose parameters carry no noise.
 
@@ -75,7 +74,7 @@ def noise_power_from_batch_norm(
     names = noisy_weights(watched, noisy=noisy, normalisation=normalisation)
     parameters = dict(watched.named_parameters(remove_duplicate=False))
     rule = _Mismatch({id(parameters[name]) for name in names})
-    visit_batch_norms(watched, inputs, rule)
+    visit_batch_norms(watched, some_inputs(inputs, "noise_power_from_batch_norm"), rule)
     if not rule.layers:
         raise InvalidConfig(
             "no BatchNorm with variances above zero is fed by a noisy convolution or linear layer and by that alone, "
@@ -124,7 +123,7 @@ class _Mismatch:
         self._called: Sequence[nn.Module] = ()
 
     def __call__(self, visit: Visit) -> tuple[Tensor, Tensor]:
-        sample = ChannelMoments.of(visit.activations, about=visit.mean, epsilon=visit.epsilon)
+        sample = visit.sample.channels
         if not sample.is_finite:
             raise InvalidWeights(
                 f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
@@ -133,9 +132,8 @@ class _Mismatch:
         self._called = visit.called
         feeder = visit.feeder
         if feeder and id(getattr(feeder.layer, "weight", None)) in self._noisy:
-            patches = PatchMoments.of(feeder.layer, feeder.inputs)
+            patches, narrow = visit.sample.patches, visit.sample.concentration
             clean = visit.variance.double()
-            narrow = concentration(feeder.layer, feeder.inputs, visit.activations, patches.variances)
             layer = LayerMismatch(
                 position=feeder.position,
                 clean=float(clean.sum()),

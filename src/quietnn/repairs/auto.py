@@ -161,7 +161,7 @@ def _with_estimated_noise(
         )
     power = noise_power_from_batch_norm(
         observation.model,
-        evidence.in_memory().inputs,
+        evidence,
         noisy=observation.noisy,
         normalisation=observation.normalisation,
     )

@@ -1,13 +1,14 @@
 """The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference."""
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, call, check_inputs, logits_of, take
+from quietnn.batches import call, check_inputs, logits_of
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence, some_inputs
 from quietnn.noise import NoiseVariance, mean_of
@@ -21,8 +22,9 @@ from quietnn.repairs.head import recentre
 from quietnn.repairs.kinds import stores_statistics
 from quietnn.targets import with_weights
 from quietnn.watching.makers import Makers, eagerly
+from quietnn.watching.samples import HeadSample
+from quietnn.watching.survey import given
 from quietnn.watching.undisturbed import undisturbed
-from quietnn.watching.visits import Feeder, given
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
@@ -64,38 +66,38 @@ def denoise_branches(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "denoise_branches")
-    examples = evidence.in_memory().inputs
-    result, layers = _denoised(observation, examples)
+    result, layers = _denoised(observation, evidence)
     if not balanced_classes:
         return Repaired(result, "branches")
     if layers.noise_variance > 0:
-        if check_inputs(examples) < 2:
+        if _is_single(evidence):
             raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
-        centre_head(result, examples, layers)
+        centre_head(result, evidence, layers)
     return Repaired(result, "branches_balanced", 1.0)
 
 
 def centred_branches(observation: Observation[Any, Any], evidence: Evidence) -> nn.Module | None:
     """`branches` with balanced classes; None where there is no head that can be centred by these inputs."""
-    inputs = evidence.in_memory().inputs
-    result, layers = _denoised(observation, inputs)
-    if check_inputs(inputs) < 2 or layers.noise_variance == 0:
+    result, layers = _denoised(observation, evidence)
+    if _is_single(evidence) or layers.noise_variance == 0:
         return None
     try:
-        centre_head(result, inputs, layers)
+        centre_head(result, evidence, layers)
     except QuietnnError:  # outputs of another kind, or not finite
         return None
     return result
 
 
-def _denoised(observation: Observation[Any, Any], inputs: Inputs) -> tuple[nn.Module, Reception]:
+def _is_single(evidence: Evidence) -> bool:
+    return check_inputs(evidence.first(2)) < 2
+
+
+def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> tuple[nn.Module, Reception]:
     """A copy of the network with its branches by MMSE, and the received weights by layer."""
-    model = observation.model
+    model, inputs = observation.model, evidence.first(2)
     result = with_weights(model, {})
     with undisturbed(result):
-        kept = behind_last_normalisation(
-            result, lambda: call(result, take(inputs, slice(2))), normalisation=observation.normalisation
-        )
+        kept = behind_last_normalisation(result, lambda: call(result, inputs), normalisation=observation.normalisation)
     if kept is None or stores_statistics(model):
         raise InvalidConfig(
             "branches is for networks that normalise each input (LayerNorm and the like) and have no stored "
@@ -122,35 +124,44 @@ def branches_if_any(
 
 def centre_if_possible(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> None:
     """Correct the last bias of a repaired network for classes that are equally common, where it has one to correct."""
-    inputs, layers = evidence.in_memory().inputs, grouped(observation, "layerwise")
-    if check_inputs(inputs) < 2 or layers.noise_variance == 0:
+    layers = grouped(observation, "layerwise")
+    if _is_single(evidence) or layers.noise_variance == 0:
         return
     with suppress(QuietnnError):  # outputs of another kind, or not finite
-        centre_head(network, inputs, layers)
+        centre_head(network, evidence, layers)
 
 
 @torch.no_grad()
-def centre_head(model: nn.Module, inputs: Inputs, layers: Reception) -> None:
+def centre_head(model: nn.Module, evidence: Evidence, layers: Reception) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
-    makers: Makers[Feeder] = Makers()
+    head = HeadSample.merged(_heads(model, evidence))
+    names = {id(one): name for name, one in model.named_parameters(remove_duplicate=False)}
+    weight, bias = (_noise(layers, names, getattr(head.layer, part, None)) for part in ("weight", "bias"))
+    recentre(head, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
+
+
+def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
+    """What comes out of the network, batch by batch."""
+    makers: Makers[tuple[nn.Module, Tensor]] = Makers()
 
     def after(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        makers.remember(output, Feeder("", layer, given(args, kwargs), 0))
+        makers.remember(output, (layer, given(args, kwargs)))
 
     linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
     handles = [layer.register_forward_hook(after, with_kwargs=True) for layer in linear]
     try:
         with undisturbed(model), eagerly(model):
-            outputs = logits_of(call(model, inputs))
-            head = makers.of(outputs)
+            for inputs, _ in evidence.batches():
+                outputs = logits_of(call(model, inputs))
+                if not bool(torch.isfinite(outputs).all()):
+                    raise InvalidWeights(
+                        "the outputs are not finite; the noise has blown up the network, repair its weights first"
+                    )
+                layer, received = makers.of(outputs) or (None, None)
+                yield HeadSample(outputs, layer=layer, inputs=received)
     finally:
         for handle in handles:
             handle.remove()
-    if not bool(torch.isfinite(outputs).all()):
-        raise InvalidWeights("the outputs are not finite; the noise has blown up the network, repair its weights first")
-    names = {id(one): name for name, one in model.named_parameters(remove_duplicate=False)}
-    weight, bias = (_noise(layers, names, getattr(head and head.layer, part, None)) for part in ("weight", "bias"))
-    recentre(head, outputs, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
 
 
 def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:

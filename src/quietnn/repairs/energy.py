@@ -21,8 +21,8 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import centre_if_possible
 from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly
+from quietnn.watching.survey import CONVOLUTIONS, given
 from quietnn.watching.undisturbed import undisturbed
-from quietnn.watching.visits import CONVOLUTIONS, given
 from quietnn.weights import check_weights
 
 _LAYERS: tuple[type[nn.Module], ...] = (nn.Linear, nn.Embedding, *CONVOLUTIONS)

@@ -30,7 +30,7 @@ from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, TensorMap
 from quietnn.repairs.heteroscedastic import WeightwiseMap
 from quietnn.repairs.rounding import is_on_a_grid
-from quietnn.watching.visits import CONVOLUTIONS
+from quietnn.watching.survey import CONVOLUTIONS
 from quietnn.weights import Weights, layerwise
 
 LAMBDA_PRIME = 0.9

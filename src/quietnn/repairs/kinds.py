@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from quietnn.watching.visits import CONVOLUTIONS, BatchNorm
+from quietnn.watching.survey import CONVOLUTIONS, BatchNorm
 from quietnn.weights import NORMALISATION_TYPES, is_normalisation
 
 

@@ -23,7 +23,7 @@ from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.calibrated_starts import calibrated_starts
+from quietnn.repairs.calibrated_starts import repaired_starts
 from quietnn.repairs.fitting.guard import Guard
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import blended_start, given_starts, own_starts, prepare
@@ -90,16 +90,16 @@ def posterior(
     splits = folds(num_examples, settings.num_folds, seed=seed)
     if reception.noise_variance == 0:
         return _result(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
-    num_made = 0
+    num_passes = 0.0
     if starts is None and centre is None and settings.blended:
-        starts = calibrated_starts(observation, evidence)
-        num_made = len(starts)
+        made = repaired_starts(observation, evidence.in_memory())
+        starts, num_passes = {name: one.model for name, one in made.items()}, sum(one.passes for one in made.values())
     if starts and stores_statistics(model) and (centre is not None or not settings.blended):
         raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
     scratch = Scratch(
         observation, evidence.loss_at, num_examples, blended=settings.blended, batch_size=evidence.batch_size
     )
-    scratch.num_passes += num_made
+    scratch.num_passes += num_passes
     places = given_starts(starts or {}, model, received, anchors=scratch.follows)
     if not (places and scratch.follows):
         places |= own_starts(observation, reception, centre, scratch)

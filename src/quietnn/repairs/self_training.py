@@ -24,7 +24,7 @@ from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import branches_if_any
-from quietnn.repairs.calibrated_starts import calibrated_starts
+from quietnn.repairs.calibrated_starts import repaired_starts
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import Start, given_starts, prepare
 from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise, wide
@@ -98,9 +98,9 @@ def _start(
     model, received = observation.model, observation.weights
     places = {"received": Start(model, received)}
     if scratch.follows:
-        networks = calibrated_starts(observation, evidence)
-        scratch.num_passes += len(networks)
-        places |= given_starts(networks, model, received)
+        made = repaired_starts(observation, evidence)
+        scratch.num_passes += sum(one.passes for one in made.values())
+        places |= given_starts({name: one.model for name, one in made.items()}, model, received)
     elif normalises_inputs(model, observation.normalisation):
         denoised = branches_if_any(observation, evidence, balanced_classes=are_balanced)
         scratch.num_passes += 1

@@ -15,7 +15,7 @@ from quietnn.repairs.batchnorm.calibrate import calibrated
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.kernels import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.targets import with_weights
-from quietnn.watching.visits import survey
+from quietnn.watching.survey import survey
 
 
 def calibrate_structured(
@@ -69,7 +69,7 @@ def structured(
         balanced_classes: see `calibrated`.
     """
     network = copy.deepcopy(observation.model)  # which is called in place of the user's own
-    found = survey(network, evidence.in_memory().inputs)
+    found = survey(network, evidence.first(2))
     if found.shared:
         made = calibrated(observation.on(network), evidence, balanced_classes=balanced_classes, in_place=True)
         return replace(made, name="structured")

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional, grad
 
+from quietnn.watching.batch_moments import EntryMoments, ImageMoments, at_least_float32
+
 _WEIGHT_GRADIENT: dict[int, Callable[..., Tensor]] = {
     1: grad.conv1d_weight,
     2: grad.conv2d_weight,
@@ -16,6 +18,9 @@ _WEIGHT_GRADIENT: dict[int, Callable[..., Tensor]] = {
 
 _IMAGES_PER_HALF = 16
 """Images in each of the two halves that measure how concentrated the inputs are; more would only cost time."""
+
+CONCENTRATION_IMAGES = 2 * _IMAGES_PER_HALF
+"""The first images, which are all that `concentration` looks at."""
 
 _CHANNELS = 32
 """Output channels that are asked for it, evenly spaced, where they all see the same inputs."""
@@ -54,15 +59,15 @@ class ChannelMoments:
         >>> moments.mean.item(), moments.variance.item(), moments.mean_error.item()
         (2.0, 2.0, 1.0)
         """
-        shape = (1, -1) + (1,) * (activations.dim() - 2)
-        positions = tuple(range(2, activations.dim()))
-        activations = _at_least_float32(activations)
-        centred = activations - about.to(activations).view(shape)
-        per_image = (centred.mean(positions) if positions else centred).double()
-        squares = (centred.square_().mean(positions) if positions else centred.square()).double()
+        return cls.of_images(ImageMoments.of(activations, about=about), about=about, epsilon=epsilon)
+
+    @classmethod
+    def of_images(cls, images: ImageMoments, *, about: Tensor, epsilon: float = 0.0) -> "ChannelMoments":
+        """The moments from those of each image, about the same values."""
+        per_image, squares = images.means.double(), images.squares.double()
         mean = per_image.mean(0)
         spread = squares - 2 * mean * per_image + mean**2  # of each image, about the mean of all
-        num_images = len(activations)
+        num_images = len(per_image)
         mean_error = per_image.var(0) / num_images
         relative = (spread / (spread.mean(0) + epsilon).clamp_min(torch.finfo(torch.float64).tiny)).mean(1)
         return cls(
@@ -102,33 +107,18 @@ class PatchMoments:
         >>> moments.squared_means.item(), moments.variances.item(), moments.means.item()
         (20.0, 2.0, 6.0)
         """
-        mean, second = _over_images(inputs)
+        return cls.of_entries(layer, EntryMoments.of(inputs))
+
+    @classmethod
+    def of_entries(cls, layer: nn.Module, entries: EntryMoments) -> "PatchMoments":
+        """The moments from those of each entry of the inputs."""
+        mean, second = entries.mean, entries.variance + entries.mean**2
         if isinstance(layer, nn.Linear):
             sums = torch.stack([(mean**2).sum(), (second - mean**2).sum(), mean.sum()])
             squared_means, variances, means = sums[:, None].expand(3, layer.out_features)
         else:
             squared_means, variances, means = _over_taps(layer, mean, second)
         return cls(squared_means, variances.clamp_min(0), means)
-
-
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
-
-
-def _over_images(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and second moment over the images of each entry."""
-    inputs = _at_least_float32(inputs)
-    mean = _image_mean(inputs)
-    variance = _image_mean((inputs - mean).square_())
-    return mean.double(), variance.double() + mean.double() ** 2
-
-
-def _image_mean(inputs: Tensor) -> Tensor:
-    """The mean over images, summed along memory: `mean(0)` of a channels-last batch takes four times as long."""
-    last = inputs.dim() == 4 and inputs.is_contiguous(memory_format=torch.channels_last)
-    ordered = inputs.movedim(1, -1) if last else inputs
-    mean = ordered.reshape(len(inputs), -1).mean(0).view(ordered.shape[1:])
-    return mean.movedim(-1, 0) if last else mean
 
 
 def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> Tensor:
@@ -170,7 +160,7 @@ def concentration(layer: nn.Module, inputs: Tensor, outputs: Tensor, variances: 
         outputs: what it made of them.
         variances: `tr(C)` of each channel, from `PatchMoments`.
     """
-    inputs, outputs = _at_least_float32(inputs), _at_least_float32(outputs)
+    inputs, outputs = at_least_float32(inputs), at_least_float32(outputs)
     if getattr(layer, "groups", 1) == 1:
         step = max(outputs.shape[1] // _CHANNELS, 1)
         outputs, variances = outputs[:, ::step], variances[::step]

@@ -23,7 +23,6 @@ from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import recentre
 from quietnn.repairs.rounding import is_on_a_grid
 from quietnn.targets import with_weights
-from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
 from quietnn.watching.visits import Arrival, Feeder, Visit, visit_batch_norms
 from quietnn.weights import Partition
 
@@ -107,10 +106,10 @@ def calibrated(
     rule = _NoiseAware(
         parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
     )
-    inputs = evidence.in_memory().inputs
-    shared = visit_batch_norms(result, inputs, rule, rule.recentre if balanced_classes else None)
-    report = CalibrationReport(tuple(rule.layers), rule.head_weight, shared)
-    return Repaired(result, "calibrated_balanced" if balanced_classes else "calibrated", 1.0, {"report": report})
+    visited = visit_batch_norms(result, evidence, rule, rule.recentre if balanced_classes else None)
+    report = CalibrationReport(tuple(rule.layers), rule.head_weight, visited.shared)
+    name = "calibrated_balanced" if balanced_classes else "calibrated"
+    return Repaired(result, name, visited.passes, {"report": report})
 
 
 @torch.inference_mode(False)
@@ -138,7 +137,7 @@ class _NoiseAware:
         """-log of the share of the signal's power that each call of a layer leaves."""
 
     def __call__(self, visit: Visit) -> tuple[Tensor, Tensor]:
-        sample = ChannelMoments.of(visit.activations, about=visit.mean, epsilon=visit.epsilon)
+        sample = visit.sample.channels
         if not sample.is_finite:
             raise InvalidWeights(
                 f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
@@ -174,8 +173,7 @@ class _NoiseAware:
         """Correct the last layer's bias for classes that are equally common."""
         layer = end.feeder.layer if end.feeder else None
         self.head_weight = recentre(
-            end.feeder,
-            end.output,
+            end.sample,
             weight=self._of(layer, "weight"),
             bias=self._of(layer, "bias"),
             upstream=self._upstream(end.feeder, end.called),
@@ -189,15 +187,14 @@ class _NoiseAware:
 
     def _predict(self, visit: Visit, feeder: Feeder, upstream: float) -> Prediction:
         weight, bias = self._of(feeder.layer, "weight"), self._of(feeder.layer, "bias")
-        patches = PatchMoments.of(feeder.layer, feeder.inputs)
-        mean, variance = carried(visit, feeder, patches, weight, bias)
-        narrow = concentration(feeder.layer, feeder.inputs, visit.activations, patches.variances)
+        patches = visit.sample.patches
+        mean, variance = carried(visit, feeder, weight, bias)
         return Prediction(
             mean=mean,
             variance=variance,
             mean_shift=weight.variance * patches.squared_means + bias.variance,
             variance_growth=weight.variance * patches.variances,
-            concentration=narrow if weight.is_noisy else 0.0,
+            concentration=visit.sample.concentration if weight.is_noisy else 0.0,
             upstream=upstream,
         )
 
@@ -211,7 +208,7 @@ class _NoiseAware:
         assert isinstance(weight, Tensor)
         growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
         return (
-            len(visit.activations) >= _FEWEST_INPUTS
+            visit.sample.num_images >= _FEWEST_INPUTS
             and weight[0].numel() * float(growth.median()) > 1
             and self._is_on_a_grid(weight, noise)
         )

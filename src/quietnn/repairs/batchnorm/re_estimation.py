@@ -4,14 +4,12 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from quietnn.batches import Inputs
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence, some_inputs
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
-from quietnn.watching.moments import ChannelMoments
 from quietnn.watching.visits import Visit, visit_batch_norms
 
 
@@ -23,7 +21,7 @@ def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> 
         inputs: at least two inputs, in any form of `Evidence`.
         sample_weight: 0 keeps the clean statistics, 1 takes those of the inputs.
 
-    >>> import torch
+    >>> from torch import nn
     >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
     >>> torch.equal(re_estimate(network, torch.rand(9, 3), sample_weight=0.0).model[1].running_var, torch.ones(2))
     True
@@ -31,32 +29,20 @@ def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> 
     return re_estimated(observe(what), some_inputs(inputs, "re_estimate"), sample_weight=sample_weight)
 
 
+@torch.inference_mode(False)
 def re_estimated(observation: Observation[Any, Any], evidence: Evidence, *, sample_weight: float = 1.0) -> Repaired:
     """Replace the statistics of every BatchNorm by those of the inputs: plain re-estimation, blind to the noise.
 
-    With a `sample_weight` below 1 they are mixed with the clean ones, in one proportion for all layers.
-    """
-    network = blended(observation.model, evidence.in_memory().inputs, sample_weight=sample_weight)
-    return Repaired(network, "re_estimated", 1.0)
-
-
-@torch.inference_mode(False)
-def blended(model: nn.Module, inputs: Inputs, *, sample_weight: float) -> nn.Module:
-    """Mix clean statistics with those of the inputs, in one proportion for all layers.
-
-    Args:
-        model: the network with its clean statistics.
-        inputs: at least two inputs; all go through the network at once, and each layer sees mixed statistics.
-        sample_weight: 0 keeps the clean statistics, 1 takes those of the inputs.
+    With a `sample_weight` below 1 they are mixed with the clean ones, in one proportion for all layers; each layer sees
+    mixed statistics.
     """
     if not 0 <= sample_weight <= 1:
         raise InvalidConfig(f"sample_weight is {sample_weight}; choose a number from 0 (clean) to 1 (re-estimated)")
-    result = copy.deepcopy(model)
+    result = copy.deepcopy(observation.model)
 
     def mixed(visit: Visit) -> tuple[Tensor, Tensor]:
-        sample = ChannelMoments.of(visit.activations, about=visit.mean)
+        sample = visit.sample.channels
         mean, variance = visit.mean.double(), visit.variance.double()
         return mean + sample_weight * (sample.mean - mean), variance + sample_weight * (sample.variance - variance)
 
-    visit_batch_norms(result, inputs, mixed)
-    return result
+    return Repaired(result, "re_estimated", visit_batch_norms(result, evidence, mixed).passes)
