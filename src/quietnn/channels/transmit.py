@@ -56,7 +56,7 @@ def transmit(
     """What arrives when the target is sent: `r = w + z`, normalisation layers untouched (eq. 2).
 
     Give `wnr_db` or `noise_variance` for white Gaussian noise, or any other `channel`: one of your own, or by name and
-    settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.medium_named`).
+    settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.channels.named`).
 
     >>> import torch
     >>> observation = transmit(torch.ones(2), noise_variance=0.0, seed=0)
