@@ -138,14 +138,6 @@ def test_what_needs_no_torch_loads_none(module: str) -> None:
     assert modules_loaded_by(f"import {module}", ("torch", *HEAVY)) == []
 
 
-@pytest.mark.parametrize(("former", "now"), quietnn._FORMER.items())
-def test_a_former_name_still_works_and_warns(former: str, now: str) -> None:
-    with pytest.warns(DeprecationWarning, match=f"quietnn.{former} is called quietnn.{now} now"):
-        assert getattr(quietnn, former) is getattr(quietnn, now)
-    assert former not in quietnn.__all__
-    assert now in quietnn.__all__
-
-
 def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match=r"denoize"):
         quietnn.denoize  # noqa: B018

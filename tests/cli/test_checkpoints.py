@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import quietnn
 from quietnn.cli.main import app
+from quietnn.errors import InvalidConfig, MissingData
 from quietnn.tasks.digits import digits_task
 
 RUN = CliRunner()
@@ -91,13 +92,13 @@ def test_tuned_temperatures_reach_the_denoiser(tmp_path: Path, clean: Path, grou
     ).model
     for name, tensor in load_file(estimate).items():
         assert tensor.equal(expected.state_dict()[name]), name
-    with pytest.raises(quietnn.InvalidConfig, match="there already"):
+    with pytest.raises(InvalidConfig, match="there already"):
         call("tune", "digits", *common)
 
 
 def test_what_is_noisy_is_said_before_anything_is_written(tmp_path: Path, clean: Path) -> None:
     result = RUN.invoke(app, ["denoise", str(clean), str(tmp_path / "no" / "out.safetensors"), "--wnr-db", "1"])
-    assert isinstance(result.exception, quietnn.MissingData)
+    assert isinstance(result.exception, MissingData)
     assert "noisy: " in result.stderr
     assert "untouched: " in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.safetensors"]

@@ -7,10 +7,10 @@ from torch import nn
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.calibrate import calibrated
+from quietnn.repairs.batchnorm.calibrate import calibrate
 from quietnn.repairs.branches import centred_branches
 from quietnn.repairs.kinds import has_kernels, has_stored_statistics, normalises_inputs
-from quietnn.repairs.structured import structured
+from quietnn.repairs.structured import calibrate_structured
 
 
 def calibrated_starts(observation: Observation[Any, Any], evidence: Evidence) -> dict[str, nn.Module]:
@@ -32,9 +32,9 @@ def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> d
         return {}
     model, starts = observation.model, {}
     if has_stored_statistics(model):
-        starts["calibrated"] = calibrated(observation, evidence)
+        starts["calibrated"] = calibrate(observation, evidence)
     if has_kernels(model):
-        starts["structured"] = structured(observation, evidence)
+        starts["structured"] = calibrate_structured(observation, evidence)
     if normalises_inputs(model, observation.normalisation):
         centred = centred_branches(observation, evidence)
         if centred is not None:

@@ -2,22 +2,22 @@
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from quietnn.evidence import Evidence, some_inputs
+from quietnn.evidence import some_inputs
 from quietnn.noise import NoiseVariance
-from quietnn.observation import Observation, observe
+from quietnn.observation import observe
 from quietnn.repairs.affine import AffineDenoiser
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.calibrate import calibrated
+from quietnn.repairs.batchnorm.calibrate import calibrate
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.kernels import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.targets import with_weights
 from quietnn.watching.survey import survey
 
 
+@torch.inference_mode(False)
 def calibrate_structured(
     what: object,
     inputs: object,
@@ -49,34 +49,15 @@ def calibrate_structured(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "calibrate_structured")
-    return structured(observation, evidence, lambda_prime=lambda_prime, balanced_classes=balanced_classes)
-
-
-@torch.inference_mode(False)
-def structured(
-    observation: Observation[Any, Any],
-    evidence: Evidence,
-    *,
-    lambda_prime: float = LAMBDA_PRIME,
-    balanced_classes: bool = False,
-) -> Repaired:
-    """Denoise every convolution under the structured prior, then fit the BatchNorms; see `calibrate_structured`.
-
-    Args:
-        observation: the network as received.
-        evidence: about a hundred inputs without labels.
-        lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
-        balanced_classes: see `calibrated`.
-    """
     network = copy.deepcopy(observation.model)  # which is called in place of the user's own
     found = survey(network, evidence.first(2))
     if found.shared:
-        made = calibrated(observation.on(network), evidence, balanced_classes=balanced_classes, in_place=True)
+        made = calibrate(observation.on(network), evidence, balanced_classes=balanced_classes, in_place=True)
         return replace(made, name="structured")
     believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
     maps = structured_denoisers(believed, lambda_prime=lambda_prime)
     denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
-    made = calibrated(
+    made = calibrate(
         believed.on(with_weights(network, grouped(believed, "layerwise").estimate(denoisers), in_place=True)),
         evidence,
         denoisers=denoisers,

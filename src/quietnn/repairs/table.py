@@ -9,8 +9,8 @@ from quietnn.methods import METHODS
 from quietnn.observation import Observation
 from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
-from quietnn.repairs.batchnorm.calibrate import calibrated, mmse_calibrated
-from quietnn.repairs.batchnorm.re_estimation import re_estimated
+from quietnn.repairs.batchnorm.calibrate import calibrate, mmse_calibrated
+from quietnn.repairs.batchnorm.re_estimation import re_estimate
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.denoise import denoised
 from quietnn.repairs.energy import energy_restored
@@ -25,7 +25,7 @@ from quietnn.repairs.kinds import (
 )
 from quietnn.repairs.posterior import posterior
 from quietnn.repairs.self_training import self_train
-from quietnn.repairs.structured import structured
+from quietnn.repairs.structured import calibrate_structured
 from quietnn.repairs.temperatures.tune import Search, mmse_p, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
 
 
@@ -92,15 +92,15 @@ _row("ml", _ml, by_auto=always)
 _row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
 _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
-_row("re_estimated", _plain(re_estimated), applies=_BATCH_NORM)
+_row("re_estimated", _plain(re_estimate), applies=_BATCH_NORM)
 _row("branches", _plain(denoise_branches), applies=_each_input, by_auto=always)
 _row("branches_balanced", _plain(denoise_branches, balanced_classes=True), applies=_each_input)
 _row("energy", _plain(energy_restored), applies=_each_input, by_auto=always, unjudged=always)
 _row("energy_balanced", _plain(energy_restored, balanced_classes=True), applies=_each_input, unjudged=always)
 _row("mmse_calibrated", _plain(mmse_calibrated), applies=_BATCH_NORM)
-_row("calibrated", _plain(calibrated), applies=_BATCH_NORM, by_auto=always, unjudged=always)
-_row("calibrated_balanced", _plain(calibrated, balanced_classes=True), applies=_BATCH_NORM)
-_row("structured", _plain(structured), applies=_KERNELS, by_auto=always, unjudged=always)
+_row("calibrated", _plain(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
+_row("calibrated_balanced", _plain(calibrate, balanced_classes=True), applies=_BATCH_NORM)
+_row("structured", _plain(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=always)
 _row("self_trained", _fitted(self_train), applies=_NETWORK, unjudged=always, settings=PosteriorSettings())
 _row("mmse_p", _searched(mmse_p), applies=_NETWORK, by_score=True, settings=Search())
 _row("mmse_pb", _searched(mmse_pb), applies=_NETWORK, by_auto=always, by_score=True, settings=Search())

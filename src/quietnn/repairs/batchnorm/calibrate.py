@@ -27,6 +27,7 @@ from quietnn.watching.visits import Arrival, Feeder, Visit, visit_batch_norms
 from quietnn.weights import Partition
 
 
+@torch.inference_mode(False)
 def calibrate(
     what: object,
     inputs: object,
@@ -71,36 +72,7 @@ def calibrate(
     True
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
-    return calibrated(
-        observation,
-        some_inputs(inputs, "calibrate"),
-        denoisers=denoisers,
-        groups=groups,
-        balanced_classes=balanced_classes,
-        in_place=in_place,
-    )
-
-
-@torch.inference_mode(False)
-def calibrated(
-    observation: Observation[Any, Any],
-    evidence: Evidence,
-    *,
-    denoisers: Denoisers | None = None,
-    groups: str | Partition = "whole",
-    balanced_classes: bool = False,
-    in_place: bool = False,
-) -> Repaired:
-    """Fit the running statistics of every BatchNorm to noisy weights; see `quietnn.calibrate`.
-
-    Args:
-        observation: the network as received, or denoised since; its BatchNorms hold the clean statistics.
-        evidence: at least two inputs of the kind the network is for.
-        denoisers: the affine maps that were applied to the weights since, one for all or one by group.
-        groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
-        balanced_classes: all classes are about equally common among the inputs; the last bias is corrected then.
-        in_place: set the statistics of the network itself instead of those of a copy.
-    """
+    evidence = some_inputs(inputs, "calibrate")
     model = observation.model
     result = model if in_place else copy.deepcopy(model)
     rule = _NoiseAware(
@@ -118,7 +90,7 @@ def mmse_calibrated(observation: Observation[Any, Any], evidence: Evidence) -> R
     layers = grouped(observation, "layerwise")
     denoisers = layers.denoisers(MMSE)
     network = with_weights(observation.model, layers.estimate(denoisers))
-    made = calibrated(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
+    made = calibrate(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
     return replace(made, name="mmse_calibrated")
 
 

@@ -1,18 +1,18 @@
 """What calibration is measured against: statistics taken from the sample alone, or mixed in a fixed proportion."""
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.evidence import Evidence, some_inputs
-from quietnn.observation import Observation, observe
+from quietnn.evidence import some_inputs
+from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.watching.visits import Visit, visit_batch_norms
 
 
+@torch.inference_mode(False)
 def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> Repaired:
     """Replace BatchNorm's statistics by those of the inputs: the baseline that knows nothing of the noise.
 
@@ -26,16 +26,7 @@ def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> 
     >>> torch.equal(re_estimate(network, torch.rand(9, 3), sample_weight=0.0).model[1].running_var, torch.ones(2))
     True
     """
-    return re_estimated(observe(what), some_inputs(inputs, "re_estimate"), sample_weight=sample_weight)
-
-
-@torch.inference_mode(False)
-def re_estimated(observation: Observation[Any, Any], evidence: Evidence, *, sample_weight: float = 1.0) -> Repaired:
-    """Replace the statistics of every BatchNorm by those of the inputs: plain re-estimation, blind to the noise.
-
-    With a `sample_weight` below 1 they are mixed with the clean ones, in one proportion for all layers; each layer sees
-    mixed statistics.
-    """
+    observation, evidence = observe(what), some_inputs(inputs, "re_estimate")
     if not 0 <= sample_weight <= 1:
         raise InvalidConfig(f"sample_weight is {sample_weight}; choose a number from 0 (clean) to 1 (re-estimated)")
     result = copy.deepcopy(observation.model)
