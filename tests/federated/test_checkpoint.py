@@ -135,6 +135,41 @@ def test_a_disk_without_hard_links_keeps_two_states_too(path: Path, monkeypatch:
     assert stored.server.num_rounds_done == 3
 
 
+@pytest.mark.parametrize("moment", ["before the new state is in place", "after it"])
+def test_a_crash_while_saving_leaves_two_files_that_share_nothing(
+    moment: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage to the one must not be damage to the other: a hard link alone is no second generation."""
+    replace = Path.replace
+
+    class Crash(BaseException):
+        pass
+
+    def crash(self: Path, target: Path) -> Path:
+        if (target == path) == (moment == "before the new state is in place"):
+            raise Crash
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with pytest.raises(Crash):
+        save(path, 4)
+    monkeypatch.undo()
+    previous = path.with_name("server.previous.safetensors")
+    assert not previous.samefile(path)
+    with path.open("r+b") as file:
+        file.write(b"damage")
+    stored = load_server(path, SETTINGS)
+    assert stored.server is not None
+    assert stored.server.num_rounds_done == 2
+    for number in (3, 4):
+        save(path, number)
+    assert {file.name for file in path.parent.iterdir()} == {
+        "server.safetensors",
+        "server.previous.safetensors",
+        "server.damaged.safetensors",
+    }
+
+
 def test_where_the_newest_state_is_gone_the_older_one_is_taken(path: Path) -> None:
     path.unlink()
     stored = load_server(path, SETTINGS)

@@ -8,6 +8,7 @@ the seed, so those that are run again come out the same.
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from quietnn import records
 from quietnn.checkpoints.atomic import replacing_file
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.rounds import ServerState
+from quietnn.files import sync
 from quietnn.records import Record
 
 _STATE, _MEMORY = "state/", "memory/"
@@ -53,7 +55,7 @@ class Stored:
 def save_server(path: Path, server: ServerState, rounds: Sequence[Record], settings: Mapping[str, Any]) -> None:
     """Write weights, memory, round records and settings; the state that was there becomes the older generation.
 
-    A crash leaves the older file, the new one, or both, each whole. There are no generator states to save: everything
+    A crash leaves two whole generations, whichever they are. There are no generator states to save: everything
     random follows from the seed and the round's number.
     """
     tensors = {_STATE + name: tensor.contiguous() for name, tensor in server.state.items()}
@@ -67,24 +69,28 @@ def save_server(path: Path, server: ServerState, rounds: Sequence[Record], setti
     content = save(tensors, metadata=metadata)
     content = content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode(), 1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_file(path) as partial:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.is_file():
-            _keep_as_previous(path)
+    older = _second_name(path) if path.is_file() else None
+    with replacing_file(path) as partial, partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    if older is not None:
+        older.replace(_beside(path, "previous"))
 
 
-def _keep_as_previous(path: Path) -> None:
-    """Give the newest state a second name, so that it is there until the next one takes its own."""
-    link = path.with_name(f".{path.name}.link")
-    link.unlink(missing_ok=True)
+def _second_name(path: Path) -> Path:
+    """The newest state under a hidden name as well, until it is the older one.
+
+    The older generation is replaced last, so that at any moment there are two files that share nothing.
+    """
+    hidden = path.with_name(f".{path.name}.older")
+    hidden.unlink(missing_ok=True)
     try:
-        link.hardlink_to(path)
-    except OSError:  # not every disk can; a crash before the next file is in place then leaves the older one alone
-        link = path
-    link.replace(_beside(path, "previous"))
+        hidden.hardlink_to(path)
+    except OSError:  # not every disk can
+        shutil.copyfile(path, hidden)
+        sync(hidden)
+    return hidden
 
 
 def load_server(path: Path, settings: Mapping[str, Any]) -> Stored:

@@ -248,6 +248,27 @@ def test_a_killed_server_goes_on_after_its_last_finished_round(local_grid: Calla
     assert distance(to_state(finished.start(grid, initial, num_rounds=3).arrays), expected) == 0
 
 
+def test_a_damaged_state_costs_a_round_and_is_said(local_grid: Callable, tmp_path: Path) -> None:
+    run_config = RUN_CONFIG | {"num-rounds": 4, "method": "carried"}
+    settings = Settings.from_run_config(run_config)
+    whole, initial = wrapped(settings, fedavg())
+    expected = to_state(whole.start(local_grid(20, run_config), initial, num_rounds=4).arrays)
+    first, _ = wrapped(settings, fedavg(), tmp_path)
+    first.start(local_grid(20, run_config), initial, num_rounds=3)
+    content = (tmp_path / "server.safetensors").read_bytes()
+    (tmp_path / "server.safetensors").write_bytes(content[: len(content) // 2])
+    (tmp_path / "rounds.jsonl").write_text('{"round": 1\n')
+    again, _ = wrapped(settings, fedavg(), tmp_path)
+    grid = local_grid(20, run_config)
+    state = to_state(again.start(grid, initial, num_rounds=4).arrays)
+    assert sum(kind == "train" for kind, _ in grid.asked) == 2 * 3  # the third round again, and the fourth
+    assert distance(state, expected) == 0
+    found = read(tmp_path / "rounds.jsonl")
+    assert [record["round"] for record in found] == [1, 2, 3, 4]
+    assert ["fell_back" in record for record in found] == [False, False, True, False]
+    assert found[2]["fell_back"].endswith("the run goes on after round 2, the last sound one")
+
+
 def test_a_folder_of_another_run_is_refused(local_grid: Callable, tmp_path: Path) -> None:
     first, initial = wrapped(Settings.from_run_config(RUN_CONFIG), fedavg(), tmp_path)
     first.start(local_grid(20, RUN_CONFIG), initial, num_rounds=1)

@@ -20,6 +20,8 @@ from quietnn.federated.flower.protocol import DEVICE_QUERY, BadReply, device_in,
 LOGGER = logging.getLogger("flwr")
 _PAUSE_SECONDS = 0.5
 _MOST_QUESTIONS = 3
+_SECONDS_FOR_THE_SILENT = 20.0
+"""How long a round waits for nodes that did not answer before."""
 
 
 class Nodes:
@@ -104,9 +106,11 @@ class Nodes:
         if not questions:
             return
         asked = {question.metadata.dst_node_id for question in questions}
+        first = any(self._num_questions[node] == 0 for node in asked)
         for node in asked:
             self._num_questions[node] += 1
-        for reply in GuardedGrid(grid).send_and_receive(questions, timeout=self._patience):
+        timeout = self._patience if first else min(self._patience, _SECONDS_FOR_THE_SILENT)
+        for reply in GuardedGrid(grid).send_and_receive(questions, timeout=timeout):
             node = reply.metadata.src_node_id
             asked.discard(node)
             try:
