@@ -314,7 +314,7 @@ def use_records(path: Path) -> None:
         runs = [read_run(path.parent, only_sound=only_sound)]
         analysis = analyse_inference(runs, num_resamples=20)
         json.dumps(page_payload(runs, analysis, num_resamples=20)).encode()
-        if zlib.crc32(path.read_bytes()) % 60 == 0:
+        if zlib.crc32(path.read_bytes()) % 100 == 0:
             with suppress(MissingData):
                 for figure in publication_figures(runs).values():
                     to_svg(figure)
@@ -446,7 +446,7 @@ KINDS = (
         is_json=True,
     ),
     Kind("pickle", "batch", plain_pickles, lambda path: read_plain_pickle(path.read_bytes()), share=2.0),
-    Kind("records", "records.jsonl", all_records, use_records, is_json=True, share=1.0),
+    Kind("records", "records.jsonl", all_records, use_records, is_json=True, share=0.4),
     Kind(
         "config",
         "config.json",
