@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quietnn.denoisers.affine import Temperatures
-from quietnn.denoisers.reception import Reception
+from quietnn.repairs.affine import Temperatures
+from quietnn.repairs.grouped import Reception
 
 GOAL = 0.85
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 
 from quietnn.channels.awgn import AWGN
-from quietnn.denoisers.affine import ML, MMSE
 from quietnn.federated.aggregate import aggregate
 from quietnn.federated.air import Air
 from quietnn.federated.carried import Carried
@@ -28,6 +27,7 @@ from quietnn.federated.partition import sharded
 from quietnn.federated.planned import Planned
 from quietnn.federated.rounds import Federation, ServerState, participants
 from quietnn.federated.tasks import load_federated_task
+from quietnn.repairs.affine import ML, MMSE
 from quietnn.weights import noisy_names
 
 ESTIMATORS: dict[str, Estimator] = {

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import torch
 
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.denoise import denoise
 from quietnn.experiments.methods import METHODS, Outcome, Receiver, Search
+from quietnn.repairs.denoise import denoise
+from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS
+from quietnn.repairs.temperatures.racing import race
 from quietnn.tasks.base import Task
 from quietnn.tasks.registry import load_task
-from quietnn.tuning.grid import AUTHORS_GRIDS
-from quietnn.tuning.racing import race
 
 REFERENCE = "authors' grid"
 GOALS = {"racing": 27.6, "calibrated": 1, "mmse_pb_gradient": 150, "posterior": 150}

@@ -13,14 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quietnn.automatic.auto import auto
-    from quietnn.automatic.result import AutoResult, Tried
-    from quietnn.calibration.branches import denoise_branches
-    from quietnn.calibration.calibrate import calibrate, calibrate_with_report
-    from quietnn.calibration.report import CalibratedLayer, CalibrationReport
-    from quietnn.calibration.self_training import SelfTrained, confidence_loss, self_train
-    from quietnn.calibration.starts import calibrated_starts
-    from quietnn.calibration.structured import calibrate_structured
     from quietnn.channels.awgn import AWGN, Power
     from quietnn.channels.base import Channel, Medium, Observation
     from quietnn.channels.digital import CodedDigital
@@ -38,49 +30,57 @@ if TYPE_CHECKING:
     from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
     from quietnn.checkpoints.transmit import transmit_checkpoint
     from quietnn.checkpoints.workers import Streaming
-    from quietnn.denoisers.affine import METHODS, AffineDenoiser, Temperatures, ml, mmse, mmse_p, mmse_pb
-    from quietnn.denoisers.denoise import denoise
-    from quietnn.denoisers.evidence import classification_loss
-    from quietnn.denoisers.finetuning import FineTuned, finetune
-    from quietnn.denoisers.posterior import Posterior, posterior
-    from quietnn.denoisers.reception import Reception
-    from quietnn.denoisers.whitened import PosteriorSettings
     from quietnn.errors import InfeasibleTemperatures, InvalidConfig, InvalidWeights, MissingData, QuietnnError
     from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
     from quietnn.noise_power.estimate import NoisePower, noise_power_from_pilots, noise_power_from_receptions
+    from quietnn.repairs.affine import METHODS, AffineDenoiser, Temperatures, ml, mmse, mmse_p, mmse_pb
+    from quietnn.repairs.auto import auto
+    from quietnn.repairs.auto_result import AutoResult, Tried
+    from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_with_report
+    from quietnn.repairs.batchnorm.report import CalibratedLayer, CalibrationReport
+    from quietnn.repairs.branches import denoise_branches
+    from quietnn.repairs.calibrated_starts import calibrated_starts
+    from quietnn.repairs.denoise import denoise
+    from quietnn.repairs.finetuning import FineTuned, finetune
+    from quietnn.repairs.fitting.scratch import classification_loss
+    from quietnn.repairs.fitting.whitened import PosteriorSettings
+    from quietnn.repairs.grouped import Reception
+    from quietnn.repairs.posterior import Posterior, posterior
+    from quietnn.repairs.self_training import SelfTrained, confidence_loss, self_train
+    from quietnn.repairs.structured import calibrate_structured
+    from quietnn.repairs.temperatures.gradient import GradientSettings, GradientTuning, tune_by_gradient
+    from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
+    from quietnn.repairs.temperatures.score import Score
+    from quietnn.repairs.temperatures.tune import SubsetScore, tune
     from quietnn.tasks.base import Examples, Task
     from quietnn.tasks.registry import load_task
     from quietnn.theory.family import Form, affine_coefficients
-    from quietnn.tuning.gradient import GradientSettings, GradientTuning, tune_by_gradient
-    from quietnn.tuning.result import Criterion, Trial, TuningResult
-    from quietnn.tuning.score import Score
-    from quietnn.tuning.tune import SubsetScore, tune
     from quietnn.weights import NORMALISATION_TYPES, WeightStatistics, layerwise, noisy_names, whole
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AWGN": "quietnn.channels.awgn",
-    "AffineDenoiser": "quietnn.denoisers.affine",
-    "AutoResult": "quietnn.automatic.result",
+    "AffineDenoiser": "quietnn.repairs.affine",
+    "AutoResult": "quietnn.repairs.auto_result",
     "BlockFading": "quietnn.channels.fading",
-    "CalibratedLayer": "quietnn.calibration.report",
-    "CalibrationReport": "quietnn.calibration.report",
+    "CalibratedLayer": "quietnn.repairs.batchnorm.report",
+    "CalibrationReport": "quietnn.repairs.batchnorm.report",
     "Channel": "quietnn.channels.base",
     "CodedDigital": "quietnn.channels.digital",
-    "Criterion": "quietnn.tuning.result",
+    "Criterion": "quietnn.repairs.temperatures.result",
     "DenoisedCheckpoint": "quietnn.checkpoints.denoise",
     "ErrorMoments": "quietnn.channels.moments",
     "Examples": "quietnn.tasks.base",
-    "FineTuned": "quietnn.denoisers.finetuning",
+    "FineTuned": "quietnn.repairs.finetuning",
     "Form": "quietnn.theory.family",
-    "GradientSettings": "quietnn.tuning.gradient",
-    "GradientTuning": "quietnn.tuning.gradient",
+    "GradientSettings": "quietnn.repairs.temperatures.gradient",
+    "GradientTuning": "quietnn.repairs.temperatures.gradient",
     "InfeasibleTemperatures": "quietnn.errors",
     "Inspection": "quietnn.checkpoints.inspect",
     "InvalidConfig": "quietnn.errors",
     "InvalidWeights": "quietnn.errors",
-    "METHODS": "quietnn.denoisers.affine",
+    "METHODS": "quietnn.repairs.affine",
     "MantissaTruncation": "quietnn.channels.truncation",
     "Medium": "quietnn.channels.base",
     "MissingData": "quietnn.errors",
@@ -88,57 +88,57 @@ _HOMES = {
     "NoisePower": "quietnn.noise_power.estimate",
     "Observation": "quietnn.channels.base",
     "PCM": "quietnn.channels.pcm",
-    "Posterior": "quietnn.denoisers.posterior",
-    "PosteriorSettings": "quietnn.denoisers.whitened",
+    "Posterior": "quietnn.repairs.posterior",
+    "PosteriorSettings": "quietnn.repairs.fitting.whitened",
     "Power": "quietnn.channels.awgn",
     "Quantisation": "quietnn.channels.quantisation",
     "QuietnnError": "quietnn.errors",
     "ReRAM": "quietnn.channels.reram",
-    "Reception": "quietnn.denoisers.reception",
+    "Reception": "quietnn.repairs.grouped",
     "Repetition": "quietnn.channels.repetition",
-    "Score": "quietnn.tuning.score",
+    "Score": "quietnn.repairs.temperatures.score",
     "Streaming": "quietnn.checkpoints.workers",
-    "SelfTrained": "quietnn.calibration.self_training",
-    "SubsetScore": "quietnn.tuning.tune",
+    "SelfTrained": "quietnn.repairs.self_training",
+    "SubsetScore": "quietnn.repairs.temperatures.tune",
     "Task": "quietnn.tasks.base",
-    "Temperatures": "quietnn.denoisers.affine",
-    "Trial": "quietnn.tuning.result",
-    "Tried": "quietnn.automatic.result",
+    "Temperatures": "quietnn.repairs.affine",
+    "Trial": "quietnn.repairs.temperatures.result",
+    "Tried": "quietnn.repairs.auto_result",
     "TunedTemperatures": "quietnn.checkpoints.temperatures",
-    "TuningResult": "quietnn.tuning.result",
+    "TuningResult": "quietnn.repairs.temperatures.result",
     "WeightStatistics": "quietnn.weights",
     "affine_coefficients": "quietnn.theory.family",
     "at_unit_gain": "quietnn.channels.transmit",
-    "auto": "quietnn.automatic.auto",
-    "calibrate": "quietnn.calibration.calibrate",
-    "calibrate_structured": "quietnn.calibration.structured",
-    "calibrate_with_report": "quietnn.calibration.calibrate",
-    "calibrated_starts": "quietnn.calibration.starts",
-    "confidence_loss": "quietnn.calibration.self_training",
-    "classification_loss": "quietnn.denoisers.evidence",
-    "denoise": "quietnn.denoisers.denoise",
-    "denoise_branches": "quietnn.calibration.branches",
+    "auto": "quietnn.repairs.auto",
+    "calibrate": "quietnn.repairs.batchnorm.calibrate",
+    "calibrate_structured": "quietnn.repairs.structured",
+    "calibrate_with_report": "quietnn.repairs.batchnorm.calibrate",
+    "calibrated_starts": "quietnn.repairs.calibrated_starts",
+    "confidence_loss": "quietnn.repairs.self_training",
+    "classification_loss": "quietnn.repairs.fitting.scratch",
+    "denoise": "quietnn.repairs.denoise",
+    "denoise_branches": "quietnn.repairs.branches",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
-    "finetune": "quietnn.denoisers.finetuning",
+    "finetune": "quietnn.repairs.finetuning",
     "inspect_checkpoint": "quietnn.checkpoints.inspect",
     "layerwise": "quietnn.weights",
     "load_task": "quietnn.tasks.registry",
     "medium_named": "quietnn.channels.named",
-    "ml": "quietnn.denoisers.affine",
-    "mmse": "quietnn.denoisers.affine",
-    "mmse_p": "quietnn.denoisers.affine",
-    "mmse_pb": "quietnn.denoisers.affine",
+    "ml": "quietnn.repairs.affine",
+    "mmse": "quietnn.repairs.affine",
+    "mmse_p": "quietnn.repairs.affine",
+    "mmse_pb": "quietnn.repairs.affine",
     "noise_power_from_batch_norm": "quietnn.noise_power.batch_norm",
     "noise_power_from_pilots": "quietnn.noise_power.estimate",
     "noise_power_from_receptions": "quietnn.noise_power.estimate",
     "noisy_names": "quietnn.weights",
-    "posterior": "quietnn.denoisers.posterior",
+    "posterior": "quietnn.repairs.posterior",
     "read_temperatures": "quietnn.checkpoints.temperatures",
-    "self_train": "quietnn.calibration.self_training",
+    "self_train": "quietnn.repairs.self_training",
     "transmit": "quietnn.channels.transmit",
     "transmit_checkpoint": "quietnn.checkpoints.transmit",
-    "tune": "quietnn.tuning.tune",
-    "tune_by_gradient": "quietnn.tuning.gradient",
+    "tune": "quietnn.repairs.temperatures.tune",
+    "tune_by_gradient": "quietnn.repairs.temperatures.gradient",
     "whole": "quietnn.weights",
     "write_temperatures": "quietnn.checkpoints.temperatures",
 }

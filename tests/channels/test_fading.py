@@ -8,9 +8,9 @@ from torch import Tensor
 
 from quietnn.channels.fading import BlockFading
 from quietnn.channels.radio import Normaliser
-from quietnn.denoisers.denoise import denoise
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise import mean_noise
+from quietnn.repairs.denoise import denoise
 
 
 def squared_over_told(link: BlockFading, shapes: dict[str, Tensor], seed: int) -> dict[str, Tensor]:

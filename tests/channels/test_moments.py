@@ -9,8 +9,8 @@ from torch import Tensor
 from quietnn.channels.base import Observation
 from quietnn.channels.moments import ErrorMoments, gaussian_points, pooled, weight_points
 from quietnn.channels.transmit import at_unit_gain
-from quietnn.denoisers.affine import mmse
 from quietnn.errors import QuietnnError
+from quietnn.repairs.affine import mmse
 from quietnn.weights import WeightStatistics
 
 

@@ -16,8 +16,8 @@ from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
 from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
 from quietnn.checkpoints.workers import Streaming
-from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import QuietnnError
+from quietnn.repairs.affine import Temperatures
 
 Make = Callable[[Path], None]
 Use = Callable[[Path, Path], None]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
-from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.repairs.affine import Temperatures
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 PAIRS = st.dictionaries(st.text(max_size=5), st.builds(Temperatures, FINITE, FINITE), min_size=1, max_size=3)

@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from quietnn.automatic.auto import auto_labelled
-from quietnn.automatic.choice import at_least
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.affine import ML, Temperatures
-from quietnn.denoisers.reception import GroupTemperatures
 from quietnn.errors import InvalidConfig
 from quietnn.experiments import methods
 from quietnn.experiments.methods import METHODS, Receiver, Search
+from quietnn.repairs.affine import ML, Temperatures
+from quietnn.repairs.auto import auto_labelled
+from quietnn.repairs.choice import at_least
+from quietnn.repairs.grouped import GroupTemperatures
+from quietnn.repairs.temperatures.gradient import GradientSettings, GradientTuning, tune_by_gradient
+from quietnn.repairs.temperatures.layerwise import start_from
+from quietnn.repairs.temperatures.result import Trial, TuningResult
 from quietnn.tasks.digits import digits_task
-from quietnn.tuning.gradient import GradientSettings, GradientTuning, tune_by_gradient
-from quietnn.tuning.layerwise import start_from
-from quietnn.tuning.result import Trial, TuningResult
 
 TASK = digits_task()
 

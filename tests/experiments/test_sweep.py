@@ -22,9 +22,9 @@ from quietnn.experiments.methods import METHODS, Outcome, Receiver
 from quietnn.experiments.noisy_inference import NoisyInference, key_of
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
+from quietnn.repairs.temperatures.score import Score
 from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import load_task
-from quietnn.tuning.score import Score
 
 CONFIG = """
 name = "mini"

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from quietnn.channels.awgn import AWGN
-from quietnn.denoisers.affine import ML
 from quietnn.federated.air import Air
 from quietnn.federated.devices import LocalTraining
 from quietnn.federated.estimators import Affine, Estimator
 from quietnn.federated.partition import sharded
 from quietnn.federated.rounds import Federation
 from quietnn.federated.tasks import FederatedTask, load_federated_task
+from quietnn.repairs.affine import ML
 
 TAKEN_AS_IT_CAME = Affine(ML)
 SMALL = LocalTraining(num_rounds=4, num_epochs=1, batch_size=25, learning_rate=0.05)

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
-from quietnn.denoisers.affine import ML, MMSE, Temperatures
 from quietnn.errors import InvalidConfig
 from quietnn.federated.aggregate import aggregate
 from quietnn.federated.air import Air
 from quietnn.federated.carried import Carried
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY, Affine, Estimator, ReceivedSum, Tuned
-from quietnn.tuning.score import Score
+from quietnn.repairs.affine import ML, MMSE, Temperatures
+from quietnn.repairs.temperatures.score import Score
 
 NOISY = ("a.weight", "a.bias", "b.weight")
 

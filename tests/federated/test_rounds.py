@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quietnn.denoisers.affine import MMSE
 from quietnn.federated.carried import Carried
 from quietnn.federated.estimators import Affine
 from quietnn.federated.rounds import Federation, ServerState, participants, run_round
 from quietnn.federated.seeds import generator_for
 from quietnn.federated.tasks import FederatedTask
+from quietnn.repairs.affine import MMSE
 
 Make = Callable[..., Federation]
 

@@ -19,12 +19,11 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from quietnn import records
+from quietnn import Temperatures, records
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
 from quietnn.checkpoints.temperatures import TunedTemperatures, read_temperatures, write_temperatures
 from quietnn.checkpoints.workers import Streaming
-from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import MissingData, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference

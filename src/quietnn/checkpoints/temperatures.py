@@ -8,8 +8,8 @@ from typing import Any
 
 from quietnn.checkpoints.atomic import replacing_file
 from quietnn.checkpoints.numbers import finite_number
-from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import InvalidConfig, MissingData
+from quietnn.repairs.affine import Temperatures
 from quietnn.theory.family import check_variance
 
 FORMAT = "quietnn temperatures"

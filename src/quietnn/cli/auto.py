@@ -28,9 +28,9 @@ def auto(
     """Try every method that the examples allow, say what each is worth, and write the network that won."""
     from rich.console import Console
 
-    from quietnn.automatic.auto import auto as repair
     from quietnn.checkpoints.temperatures import check_writable
     from quietnn.errors import InvalidConfig
+    from quietnn.repairs.auto import auto as repair
     from quietnn.tasks.registry import load_task, split_name
     from quietnn.tasks.weights_file import write_weights
 

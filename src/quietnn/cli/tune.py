@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from torch import nn
 
-    from quietnn.tuning.score import Score
+    from quietnn.repairs.temperatures.score import Score
 
 
 def tune(
@@ -30,10 +30,10 @@ def tune(
 
     from quietnn.channels.randomness import check_seed
     from quietnn.checkpoints.temperatures import TunedTemperatures, check_writable, write_temperatures
-    from quietnn.denoisers.affine import Temperatures
     from quietnn.errors import unknown_choice
+    from quietnn.repairs.affine import Temperatures
+    from quietnn.repairs.temperatures.tune import tune as search
     from quietnn.tasks.registry import load_task
-    from quietnn.tuning.tune import tune as search
     from quietnn.weights import GROUPINGS
 
     if groups not in GROUPINGS:

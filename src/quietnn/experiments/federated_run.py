@@ -11,7 +11,6 @@ from torch import nn
 import quietnn
 from quietnn import records
 from quietnn.channels.transmit import transmit
-from quietnn.denoisers.denoise import denoise
 from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, Unit, candidate, choose
 from quietnn.experiments.sweep import RECORDS
 from quietnn.federated.aggregate import ScoreState
@@ -23,8 +22,9 @@ from quietnn.federated.schemes import CLEAN, FIXED, FIXED_ORACLE, SCHEMES, fixed
 from quietnn.federated.seeds import derive_seed
 from quietnn.federated.tasks import FederatedTask, load_federated_task
 from quietnn.records import Record
+from quietnn.repairs.denoise import denoise
+from quietnn.repairs.temperatures.score import Score
 from quietnn.tasks.base import Examples, evaluate_classifier
-from quietnn.tuning.score import Score
 
 CHECKPOINTS = "checkpoints"
 

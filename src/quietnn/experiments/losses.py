@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.automatic.labelled import Labelled
 from quietnn.batches import Inputs, outputs_of
-from quietnn.denoisers.evidence import Augment, Loss, classification_loss
+from quietnn.repairs.fitting.scratch import Augment, Loss, classification_loss
+from quietnn.repairs.labelled import Labelled
 from quietnn.tasks.base import Examples
 from quietnn.tasks.encoders import by_length, lengths, trim
 

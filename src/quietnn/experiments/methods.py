@@ -5,26 +5,26 @@ from collections.abc import Callable
 
 from torch import nn
 
-from quietnn.automatic.auto import auto, auto_labelled
-from quietnn.calibration.baselines import re_estimate
-from quietnn.calibration.branches import denoise_branches
-from quietnn.calibration.calibrate import calibrate
-from quietnn.calibration.self_training import self_train
-from quietnn.calibration.starts import calibrated_starts
-from quietnn.calibration.structured import calibrate_structured
-from quietnn.denoisers.affine import MMSE, Temperatures
-from quietnn.denoisers.denoise import denoise
-from quietnn.denoisers.finetuning import finetune
-from quietnn.denoisers.posterior import posterior
-from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.experiments.losses import labelled, loss_on
 from quietnn.experiments.receiver import SEARCHES, Outcome, Receiver, Search
 from quietnn.noise import noise_by_group
+from quietnn.repairs.affine import MMSE, Temperatures
+from quietnn.repairs.auto import auto, auto_labelled
+from quietnn.repairs.batchnorm.calibrate import calibrate
+from quietnn.repairs.batchnorm.re_estimation import re_estimate
+from quietnn.repairs.branches import denoise_branches
+from quietnn.repairs.calibrated_starts import calibrated_starts
+from quietnn.repairs.denoise import denoise
+from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.posterior import posterior
+from quietnn.repairs.self_training import self_train
+from quietnn.repairs.structured import calibrate_structured
+from quietnn.repairs.temperatures.gradient import tune_by_gradient
+from quietnn.repairs.temperatures.layerwise import start_from
+from quietnn.repairs.temperatures.result import Trial, TuningResult
 from quietnn.targets import with_weights
-from quietnn.tuning.gradient import tune_by_gradient
-from quietnn.tuning.layerwise import start_from
-from quietnn.tuning.result import Trial, TuningResult
 
 __all__ = ["METHODS", "SEARCHES", "Outcome", "Receiver", "Search"]
 

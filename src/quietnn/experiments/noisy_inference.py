@@ -17,17 +17,17 @@ from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.base import Medium, Rated
 from quietnn.channels.named import effective_wnr_db, level_of, medium_named
 from quietnn.channels.transmit import at_unit_gain, transmit
-from quietnn.denoisers.affine import Temperatures
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.methods import METHODS, SEARCHES, Outcome, Receiver, Search
 from quietnn.noise import scaled
 from quietnn.records import Record
+from quietnn.repairs.affine import Temperatures
+from quietnn.repairs.temperatures.result import Criterion
+from quietnn.repairs.temperatures.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
-from quietnn.tuning.result import Criterion
-from quietnn.tuning.score import Score
 from quietnn.units import db_to_ratio, ratio_to_db
 from quietnn.weights import WeightStatistics
 

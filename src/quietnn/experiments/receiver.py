@@ -6,22 +6,22 @@ from functools import cached_property
 
 from torch import Tensor, nn
 
-from quietnn.denoisers.affine import Temperatures
-from quietnn.denoisers.evidence import Augment
-from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance
+from quietnn.repairs.affine import Temperatures
+from quietnn.repairs.fitting.scratch import Augment
+from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine, even_grid
+from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, search_grid
+from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
+from quietnn.repairs.temperatures.racing import race_coarse_to_fine
+from quietnn.repairs.temperatures.result import TuningResult
+from quietnn.repairs.temperatures.score import Score
+from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.tune import Judge, SubsetScore
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples
 from quietnn.theory.family import Form
-from quietnn.tuning.coarse_to_fine import coarse_to_fine, even_grid
-from quietnn.tuning.grid import AUTHORS_GRIDS, search_grid
-from quietnn.tuning.layerwise import search_layerwise, start_from
-from quietnn.tuning.racing import race_coarse_to_fine
-from quietnn.tuning.result import TuningResult
-from quietnn.tuning.score import Score
-from quietnn.tuning.steps import Scale
-from quietnn.tuning.tune import Judge, SubsetScore
 from quietnn.weights import WeightStatistics
 
 SEARCHES = ("coarse-to-fine", "racing", "even-grid", *AUTHORS_GRIDS)

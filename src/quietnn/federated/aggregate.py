@@ -23,7 +23,7 @@ from quietnn.federated.air import Air, superpose
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY, Estimator, Memory, ReceivedSum
 from quietnn.records import Record
-from quietnn.tuning.score import Score
+from quietnn.repairs.temperatures.score import Score
 from quietnn.weights import GROUPINGS, Weights, WeightStatistics
 
 ScoreState = Callable[[Weights], Score]
@@ -82,7 +82,7 @@ def aggregate(
         Diverged: if an update, the received sum or the new state is not finite.
 
     >>> from quietnn.channels.awgn import AWGN
-    >>> from quietnn.denoisers.affine import ML
+    >>> from quietnn.repairs.affine import ML
     >>> from quietnn.federated.estimators import Affine
     >>> updates = {0: {"fc.weight": torch.tensor([1.0])}, 3: {"fc.weight": torch.tensor([3.0])}}
     >>> aggregate({"fc.weight": torch.tensor([5.0])}, updates, noisy=["fc.weight"], air=Air(AWGN(noise_variance=0.0)),

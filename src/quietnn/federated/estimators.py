@@ -6,14 +6,14 @@ from typing import Protocol
 
 from torch import Tensor
 
-from quietnn.denoisers.affine import AffineDenoiser, Temperatures, denoiser_for
-from quietnn.denoisers.reception import GroupTemperatures, Reception
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.records import Record
-from quietnn.tuning.coarse_to_fine import coarse_to_fine
-from quietnn.tuning.layerwise import search_layerwise, start_from
-from quietnn.tuning.score import Score
-from quietnn.tuning.steps import Scale
+from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
+from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
+from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
+from quietnn.repairs.temperatures.score import Score
+from quietnn.repairs.temperatures.steps import Scale
 from quietnn.weights import Weights, WeightStatistics
 
 Memory = Mapping[str, Tensor]

@@ -1,9 +1,9 @@
 """The schemes that noisy training compares: how a server estimates the sum of the updates, by name."""
 
-from quietnn.denoisers.affine import ML, MMSE, Temperatures
 from quietnn.federated.carried import Carried
 from quietnn.federated.estimators import Affine, Estimator, Tuned
 from quietnn.federated.planned import Planned
+from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.theory.family import lambda_prime_of
 from quietnn.units import db_to_ratio
 

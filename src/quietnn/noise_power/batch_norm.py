@@ -26,12 +26,12 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.batches import Inputs
-from quietnn.calibration.moments import ChannelMoments, PatchMoments, concentration
-from quietnn.calibration.posterior import excess_variance
-from quietnn.calibration.visit import Visit, visit_batch_norms
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise_power.estimate import NoisePower
+from quietnn.random_effects import excess_variance
 from quietnn.targets import noisy_weights
+from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
+from quietnn.watching.visits import Visit, visit_batch_norms
 from quietnn.weights import NORMALISATION_TYPES, check_module
 
 _STEPS = 30

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
-from quietnn.tuning.score import Score
+from quietnn.repairs.temperatures.score import Score
 
 Inputs = Tensor | dict[str, Tensor]
 """What a model is called with: one tensor, or (transformers) keyword tensors. Examples run along dimension 0."""

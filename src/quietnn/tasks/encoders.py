@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
+from quietnn.repairs.temperatures.score import Score
 from quietnn.tasks.base import Examples, Task, sample, score_batches
 from quietnn.tasks.data_dir import missing
 from quietnn.tasks.sst2 import Sentences, load_sst2
-from quietnn.tuning.score import Score
 
 MAX_TOKENS = 128
 """Longer sentences are cut; the longest of SST-2 has about 70 tokens."""

@@ -16,8 +16,8 @@ from quietnn.federated.rounds import Federation
 from quietnn.federated.schemes import SCHEMES
 from quietnn.federated.settings import FederationSettings
 from quietnn.federated.tasks import FederatedTask, load_federated_task
+from quietnn.repairs.temperatures.score import Score
 from quietnn.tasks.base import Examples, evaluate_classifier
-from quietnn.tuning.score import Score
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights
 

@@ -1,1 +1,0 @@
-"""What undoes the noise."""

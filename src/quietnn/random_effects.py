@@ -1,0 +1,64 @@
+"""Values that differ by more than their own errors: how much, and what that says of each (empirical Bayes)."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_STEPS = 300
+TOLERANCE = 1e-9
+"""How close to its target a search for a variance ends."""
+
+SMALLEST = 1e-18
+"""An error of nothing, in units of the largest variance: a tensor of one value without noise is told exactly."""
+
+_TINY = torch.finfo(torch.float32).tiny
+
+
+def excess_variance(squares: Tensor, known: Tensor, scale: Tensor) -> float:
+    """The `g >= 0` with `mean_c(squares_c / (known_c + g scale_c)) = 1`: a random-effects variance.
+
+    Deviations should have variance `known`; `g scale` is what they have on top of it (Paule and Mandel 1982).
+
+    >>> round(excess_variance(torch.tensor([3.0, 3.0]), known=torch.tensor([1.0, 1.0]), scale=torch.ones(2)), 6)
+    2.0
+    >>> excess_variance(torch.tensor([0.5]), known=torch.tensor([1.0]), scale=torch.ones(1))
+    0.0
+    """
+    excess = 0.0
+    for _ in range(_STEPS):
+        total = (known + excess * scale).clamp_min(_TINY)
+        ratios = squares / total
+        surplus = float(ratios.mean()) - 1
+        if surplus <= TOLERANCE:
+            break
+        # The surplus is convex and falls with g, so Newton's steps from the left never overshoot.
+        excess += surplus / float((ratios * scale / total).mean())
+    return excess
+
+
+def shrunk(values: Sequence[float], errors: Sequence[float]) -> list[float]:
+    """Values with known error variances, each brought towards their centre by as much as it is uncertain.
+
+    >>> shrunk([1.0, 3.0], errors=[10.0, 10.0])
+    [2.0, 2.0]
+    >>> [round(value, 3) for value in shrunk([1.0, 3.0], errors=[0.5, 0.5])]
+    [1.25, 2.75]
+    """
+    errors = [max(error, SMALLEST) for error in errors]
+    spread = 0.0
+    for _ in range(_STEPS):
+        centre = _weighted_mean(values, [error + spread for error in errors])
+        ratios = [(value - centre) ** 2 / (error + spread) for value, error in zip(values, errors, strict=True)]
+        surplus = math.fsum(ratios) - (len(values) - 1)
+        if surplus <= TOLERANCE:
+            break
+        # The surplus is convex and falls with the spread, so Newton's steps from the left never overshoot.
+        spread += surplus / math.fsum(ratio / (error + spread) for ratio, error in zip(ratios, errors, strict=True))
+    return [centre + spread / (spread + error) * (value - centre) for value, error in zip(values, errors, strict=True)]
+
+
+def _weighted_mean(values: Sequence[float], variances: Sequence[float]) -> float:
+    weight = math.fsum(1 / variance for variance in variances)
+    return math.fsum(value / variance for value, variance in zip(values, variances, strict=True)) / weight

@@ -1,0 +1,1 @@
+"""What undoes noise: one file a method, one table of them all."""

@@ -1,0 +1,1 @@
+"""The statistics of BatchNorm, fitted to noisy weights."""

@@ -1,0 +1,117 @@
+"""What noise is left on each parameter, once a denoiser has been over it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.repairs.affine import AffineDenoiser
+from quietnn.repairs.heteroscedastic import WeightwiseMap
+from quietnn.repairs.kernels import KernelMap
+from quietnn.targets import noisy_weights
+from quietnn.weights import NORMALISATION_TYPES, Partition, check_weights, partition
+
+Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
+"""One affine map for all noisy parameters, or one by group."""
+
+
+@dataclass(frozen=True)
+class ParameterNoise:
+    """A parameter as it stands in the network: `theta w + rho + noise`.
+
+    Each is a number, or a tensor with one value for each output channel, where those differ.
+
+    Attributes:
+        theta: what is left of the clean value.
+        rho: what was added to it.
+        variance: of the noise that is left, `theta^2 sigma_z^2`.
+        was_on_a_grid: whether the weights as they came were rounded, where a denoiser has hidden that.
+    """
+
+    theta: TensorNoise = 1.0
+    rho: TensorNoise = 0.0
+    variance: TensorNoise = 0.0
+    was_on_a_grid: bool = False
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether any noise is left on it."""
+        return mean_of(self.variance) > 0
+
+
+CLEAN = ParameterNoise()
+
+
+def parameter_noise(
+    model: nn.Module,
+    noise_variance: NoiseVariance,
+    *,
+    denoisers: Denoisers | None = None,
+    groups: str | Partition = "whole",
+    noisy: Collection[str] | None = None,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> dict[int, ParameterNoise]:
+    """The noise on each parameter of a module, by `id(parameter)`; those that are not listed are clean.
+
+    Of a parameter whose weights differ in their noise, each output channel counts with its mean.
+
+    Raises:
+        QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
+    """
+    weights = noisy_weights(model, noisy=noisy, normalisation=normalisation)
+    check_weights(weights)
+    chosen = partition(tuple(weights), groups)
+    noise = noise_by_tensor(noise_variance, weights, chosen)
+    if noise is None:
+        noise = dict.fromkeys(weights, one_variance(noise_variance))
+    if denoisers is None:
+        denoisers = AffineDenoiser(1.0, 0.0)
+    if isinstance(denoisers, AffineDenoiser):
+        denoisers = dict.fromkeys(chosen, denoisers)
+    wrong = set(denoisers) ^ set(chosen)
+    if wrong:
+        raise InvalidConfig(f"denoisers and groups differ in {sorted(wrong)[0]!r}; give one denoiser for each group")
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {
+        id(parameters[name]): _left(denoisers[group], name, noise[name], weights[name])
+        for group, members in chosen.items()
+        for name in members
+    }
+
+
+def _left(denoiser: AffineDenoiser, name: str, noise: TensorNoise, estimate: Tensor) -> ParameterNoise:
+    """What a denoiser leaves of one parameter and of its noise.
+
+    Where it maps each weight by itself, `theta_i w + rho_i + theta_i z_i` is a mean part and a rest of variance
+    `mean(theta_i^2 v_i) + Var(theta_i) sigma_w^2`, means and variance over the weights of an output channel; MMSE's
+    estimate has the power `E[theta_i] sigma_w^2`.
+    """
+    own = denoiser.on(name)
+    if isinstance(own, KernelMap):
+        return ParameterNoise(own.gain, 0.0, own.rest_variance, own.was_on_a_grid)
+    if not isinstance(own, WeightwiseMap):
+        return ParameterNoise(denoiser.theta, denoiser.rho, denoiser.theta**2 * by_output(noise, estimate))
+    theta, rho = (torch.as_tensor(part, dtype=torch.float64) for part in (own.theta, own.rho))
+    left, mean = by_output(theta.square() * noise, estimate), float(theta.mean())
+    if mean > 0 and theta.ndim:
+        power = float(estimate.detach().double().var(correction=0)) / mean
+        left = left + (by_output(theta.square(), estimate) - by_output(theta, estimate) ** 2) * power
+    return ParameterNoise(by_output(theta, estimate), by_output(rho, estimate), left)
+
+
+def by_output(value: TensorNoise, parameter: Tensor) -> TensorNoise:
+    """The mean over the weights of each output channel (first dimension); one number where all are the same.
+
+    >>> by_output(torch.tensor([[1.0, 3.0], [5.0, 5.0]]), torch.zeros(2, 2))
+    tensor([2., 5.], dtype=torch.float64)
+    >>> by_output(torch.full((2, 1), 0.5), torch.zeros(2, 2))
+    0.5
+    """
+    if not isinstance(value, Tensor):
+        return value
+    if parameter.ndim == 0 or bool((value == value.flatten()[0]).all()):
+        return mean_of(value)
+    return value.double().expand(parameter.shape).reshape(len(parameter), -1).mean(1).to(parameter.device)

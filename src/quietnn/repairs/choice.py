@@ -1,0 +1,81 @@
+"""Which candidate the evidence is for, and what accuracy to expect of a network chosen so."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from quietnn.repairs.labelled import Verdict
+
+BASELINE = "ml"
+"""What nothing chosen may be worse than: the weights as they came."""
+
+_Z = 1.959964
+"""97.5 per cent of a standard Gaussian lies below."""
+
+
+def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> str:
+    """The candidate of the smallest loss, or ML where it is within one standard error of that.
+
+    Losses are compared in pairs, example by example, so what all candidates find hard does not count as error. Among
+    repairs a draw goes to the smallest loss and not to the simplest: those that fit to labels are judged by what half
+    of the examples taught them, and the one that is returned has all.
+
+    Args:
+        verdicts: by name, from the simplest to the most elaborate, ML among them.
+        positions: of the examples to go by; left out, all.
+
+    >>> ml = Verdict(torch.tensor([2.0, 2.1, 2.2, 2.3]), torch.zeros(4))
+    >>> better = Verdict(torch.tensor([1.0, 1.2, 1.1, 1.3]), torch.ones(4))
+    >>> hardly = Verdict(torch.tensor([1.1, 1.1, 1.0, 1.3]), torch.ones(4))
+    >>> choose({"ml": ml, "calibrated": better, "posterior": hardly}), choose({"ml": better, "posterior": hardly})
+    ('posterior', 'ml')
+    """
+    losses = {
+        name: verdict.losses if positions is None else verdict.losses[positions] for name, verdict in verdicts.items()
+    }
+    means = {name: float(values.mean()) for name, values in losses.items()}
+    best = min(means, key=lambda name: means[name])
+    if not math.isfinite(means[best]):
+        return BASELINE
+    by_chance = _error(losses[BASELINE] - losses[best])
+    return BASELINE if means[BASELINE] <= means[best] + by_chance else best
+
+
+def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]) -> float:
+    """The accuracy of networks chosen in this way: on each part by what the others say, never by the part itself.
+
+    The best of several looks better than it is on the examples that made it the best; this does not. It is that of
+    networks made from part of the examples, and so a careful guess at that of one made from all.
+    """
+    num_right = 0.0
+    for index, half in enumerate(halves):
+        others = torch.cat([other for place, other in enumerate(halves) if place != index])
+        num_right += float(verdicts[choose(verdicts, others)].right[half].sum())
+    return num_right / sum(len(half) for half in halves)
+
+
+def at_least(accuracy: float, num_examples: int) -> float:
+    """The 97.5 % lower limit of a proportion: the lower end of Wilson's 95 % interval (1927).
+
+    With `p` the share of `n` examples that is right and `z = 1.96`,
+
+        (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+
+    There is no upper limit beside it: the examples judge networks made from half of them, and how much more one made
+    from all of them can do is not told by these.
+
+    >>> round(at_least(1.0, 100), 3), at_least(0.0, 100)
+    (0.963, 0.0)
+    """
+    shrink = 1 / (1 + _Z**2 / num_examples)
+    centre = shrink * (accuracy + _Z**2 / (2 * num_examples))
+    width = shrink * _Z * math.sqrt(accuracy * (1 - accuracy) / num_examples + (_Z / (2 * num_examples)) ** 2)
+    return max(centre - width, 0.0)
+
+
+def _error(differences: Tensor) -> float:
+    """The standard error of a mean of differences; none where it cannot be told."""
+    error = float(differences.std()) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
+    return error if math.isfinite(error) else 0.0

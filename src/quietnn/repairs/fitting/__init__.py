@@ -1,0 +1,1 @@
+"""Fits that move single weights: the scratch network, statistics that follow, steps in noise units, the guard."""

@@ -1,0 +1,143 @@
+"""Where a fit may start: networks that need no labels, and that the fit is judged beside."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
+from quietnn.repairs.affine import MMSE, Temperatures
+from quietnn.repairs.branch_denoisers import branch_denoisers
+from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.fitting.whitened import Whitened
+from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.kernels import believable_noise, structured_denoisers
+from quietnn.targets import noisy_weights
+from quietnn.weights import NORMALISATION_TYPES, Weights
+
+_NAMES_TAKEN = ("received", "posterior", "blended")
+_TAKEN_WITHOUT_STATISTICS = ("mmse", "branches")
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A network that steps may begin from.
+
+    Attributes:
+        network: as it would be returned.
+        weights: its noisy weights, where the steps begin.
+        is_scale_free: whether layers in front of a BatchNorm may have any scale there.
+        is_anchor: whether its BatchNorm statistics were fitted to its weights, to be carried along with them.
+    """
+
+    network: nn.Module
+    weights: Weights
+    is_scale_free: bool = False
+    is_anchor: bool = False
+
+
+def given_starts(
+    networks: Mapping[str, nn.Module], model: nn.Module, received: Weights, *, anchors: bool = True
+) -> dict[str, Start]:
+    """Networks of the caller's; those with BatchNorm (`anchors`) have statistics that were fitted to their weights.
+
+    Nothing else may differ from the network as it came: steps are taken on that one.
+    """
+    for name in _NAMES_TAKEN if anchors else (*_NAMES_TAKEN, *_TAKEN_WITHOUT_STATISTICS):
+        if name in networks:
+            raise InvalidConfig(f"a start is called {name!r}, which stands for something else here; call it otherwise")
+    starts = {
+        name: Start(network, noisy_weights(network, noisy=tuple(received)), is_scale_free=anchors, is_anchor=anchors)
+        for name, network in networks.items()
+    }
+    for name, network in networks.items():
+        if (other := _differs(network, model, received, statistics=anchors)) is not None:
+            raise InvalidConfig(
+                f"the start {name!r} differs from the network as it came in {other!r}, which carries no noise; "
+                "starts may differ in noisy weights" + (" and BatchNorm statistics" if anchors else "")
+            )
+    return starts
+
+
+def _differs(start: nn.Module, model: nn.Module, received: Weights, *, statistics: bool) -> str | None:
+    """The name of something without noise, BatchNorm statistics aside, in which a start is not the model."""
+    own, other = (
+        {**dict(one.named_parameters(remove_duplicate=False)), **dict(one.named_buffers(remove_duplicate=False))}
+        for one in (model, start)
+    )
+    noisy = {id(own.get(name)) for name in received}  # a tied tensor has several names
+    for name, tensor in own.items():
+        if id(tensor) in noisy or (statistics and name.rpartition(".")[2] in _STATISTICS):
+            continue
+        if name in other and not torch.equal(tensor, other[name]):
+            return name
+    return None
+
+
+def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict[str, Start]:
+    """The weights as they came, with BatchNorm statistics between those stored and those of the examples."""
+    return {"blended": Start(scratch.finish(model, received), received, is_scale_free=True)}
+
+
+def own_starts(
+    model: nn.Module,
+    reception: Reception,
+    centre: Temperatures | GroupTemperatures | None,
+    scratch: Scratch,
+    *,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> dict[str, Start]:
+    """What steps may begin from if nobody gives anything: the weights as they came, and an estimate of them.
+
+    BatchNorm undoes a layer's scale, and all that MMSE would shrink is the confidence of the head; there a structured
+    prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole and, where each
+    input is normalised, MMSE of its branches.
+    """
+    received = reception.weights
+    starts = blended_start(model, received, scratch)
+    noise: NoiseVariance = reception.noise_variance if reception.noise is None else reception.noise
+    if centre is not None:
+        estimate = reception.estimate(reception.denoisers(centre))
+        return {**starts, "centre": Start(scratch.finish(model, estimate), estimate)}
+    if scratch.follows:
+        noise = believable_noise(received, noise)
+        layers = Reception.of(received, noise, groups="layerwise")
+        maps = structured_denoisers(model, noise_variance=noise, normalisation=normalisation)
+        estimate = _at_length(layers.estimate(maps), received)
+        return {**starts, "structured": Start(scratch.finish(model, estimate), estimate, is_scale_free=True)}
+    whole = Reception.of(received, noise)
+    estimate = whole.estimate(whole.denoisers(MMSE))
+    starts["mmse"] = Start(scratch.finish(model, estimate), estimate)
+    if (kept := scratch.tail()) is not None:
+        layers = Reception.of(received, noise, groups="layerwise")
+        estimate = layers.estimate(branch_denoisers(layers, kept))
+        starts["branches"] = Start(scratch.finish(model, estimate), estimate)
+    return starts
+
+
+def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
+    """The Gaussian about a start, and BatchNorms that follow the weights from there.
+
+    The spread is that of weights of the received length, noise included. An estimate is shorter, and where its scale is
+    undone, so are its steps.
+    """
+    if start.is_anchor:
+        scratch.anchor(start.network)
+    undone = scratch.scale_free() if start.is_scale_free else frozenset()
+    lengths = {name: _length(start.weights[name]) / (_length(reception.weights[name]) or 1.0) for name in undone}
+    return Whitened.of(reception, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
+
+
+def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:
+    """Each tensor stretched to the length of the received one, which is what stored statistics have to do with."""
+    return {
+        name: tensor * (_length(received[name]) / length) if (length := _length(tensor)) else tensor
+        for name, tensor in estimate.items()
+    }
+
+
+def _length(tensor: Tensor) -> float:
+    return float(tensor.double().norm())

@@ -1,0 +1,171 @@
+"""The Gaussian part of a posterior, and the thirty steps that add the examples to it."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quietnn.errors import InvalidConfig
+from quietnn.noise import TensorNoise
+from quietnn.repairs.affine import MMSE, mmse
+from quietnn.repairs.fitting.descent import descend
+from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.grouped import Reception
+from quietnn.repairs.heteroscedastic import weightwise_map
+from quietnn.weights import Weights
+
+
+@dataclass(frozen=True)
+class PosteriorSettings:
+    """How the maximum is sought.
+
+    Attributes:
+        num_steps: gradients taken on all examples.
+        num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
+        step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
+        prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
+        num_folds: parts of the examples, each of which judges a fit on the others.
+        blended: BatchNorm follows the weights, see `blended_norm.py`; otherwise its statistics stay.
+    """
+
+    num_steps: int = 32
+    num_guard_steps: int = 14
+    step_size: float = 0.3
+    prior: float = 0.1
+    num_folds: int = 2
+    blended: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        for name in ("num_steps", "num_guard_steps"):
+            if getattr(self, name) < 1:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if not 0 < self.step_size < math.inf:
+            raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, relative to the trust radius")
+        if not 0 <= self.prior < math.inf:
+            raise InvalidConfig(f"prior is {self.prior}; it must be zero or more, 1 for the posterior itself")
+
+
+DEFAULT = PosteriorSettings()
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """The Gaussian part of the posterior: `w = centre + spread u`, `u ~ N(0, 1)`, tensor by tensor."""
+
+    centre: Weights
+    spread: Mapping[str, TensorNoise]
+
+    @classmethod
+    def of(cls, reception: Reception, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
+        """The spread of `p(w | r)` about a centre; a group without signal has none and stays.
+
+        Where the next layer undoes the scale of a tensor (`scale_free`), MMSE `theta r` and the weights as they came
+        are the same network. About `r` the spread is then `1 / theta` times as large, `sigma_z / sqrt(theta)`: a layer
+        that is mostly noise is mostly unknown, and free to be fitted. `theta` is taken no smaller than it can be told
+        from zero, `sqrt(2 / n)` for `n` weights.
+        """
+        spread: dict[str, TensorNoise] = {}
+        for group, members in reception.groups.items():
+            statistics, noise_variance = reception.statistics[group], reception.group_noise(group)
+            theta = mmse(statistics, noise_variance).theta
+            told = max(theta, min(math.sqrt(2.0 / sum(reception.weights[name].numel() for name in members)), 1.0))
+            for name in members:
+                # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
+                squared: TensorNoise = theta * noise_variance
+                if reception.noise is not None:
+                    noise = reception.noise[name]
+                    squared = weightwise_map(MMSE, reception.prior(group, name), noise).theta * noise
+                std = squared.sqrt().to(wide(centre[name])) if isinstance(squared, Tensor) else math.sqrt(squared)
+                spread[name] = std / told if name in scale_free else std
+        return cls(centre, spread)
+
+    def widened(self) -> "Whitened":
+        """The same in 32 bits where weights have 16, which cannot hold a step."""
+        return Whitened({name: wide(tensor) for name, tensor in self.centre.items()}, self.spread)
+
+    def shrunk(self, factors: Mapping[str, float]) -> "Whitened":
+        """The same with a smaller or larger spread of some tensors."""
+        return Whitened(self.centre, {name: one * factors.get(name, 1.0) for name, one in self.spread.items()})
+
+    @torch.no_grad()
+    def weights(self, u: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights at `u`."""
+        return {name: _moved(centre, u[name], self.spread[name]) for name, centre in self.centre.items()}
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A tensor of 32 bits or more.
+
+    >>> wide(torch.zeros(1, dtype=torch.float16)).dtype, wide(torch.zeros(1, dtype=torch.float64)).dtype
+    (torch.float32, torch.float64)
+    """
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _moved(centre: Tensor, u: Tensor, spread: TensorNoise) -> Tensor:
+    return torch.addcmul(centre, u, spread) if isinstance(spread, Tensor) else torch.add(centre, u, alpha=spread)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where the steps ended, the mean loss at each of them, and the length of the way in root mean square of `u`."""
+
+    weights: Weights
+    losses: tuple[float, ...]
+    move: float
+
+
+def trust_radius(total_loss: float, num_weights: int) -> float:
+    """How far the maximum can lie from the start, as a root mean square of `u`: `sqrt(2 L / d)`.
+
+    At the maximum the objective is at most its value at the start: `|u|^2 / 2 <= L`, the sum of losses there. Large
+    networks are therefore moved by less per weight, and so is any network that was nearly right.
+
+    >>> trust_radius(total_loss=50.0, num_weights=10_000)
+    0.1
+    """
+    return math.sqrt(2.0 * max(total_loss, 0.0) / max(num_weights, 1)) if math.isfinite(total_loss) else 0.0
+
+
+def maximise(
+    scratch: Scratch,
+    whitened: Whitened,
+    positions: Tensor,
+    *,
+    num_examples: int,
+    settings: PosteriorSettings = DEFAULT,
+    seed: int = 0,
+) -> Fit:
+    """Minimise `sum of losses + |u|^2 / 2` over `u`, from `u = 0`, on the examples at `positions`.
+
+    The sum runs over `num_examples` whatever the number of positions: a fit on a part stands for one on all.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    dtypes = {name: tensor.dtype for name, tensor in whitened.centre.items()}
+    whitened = whitened.widened()
+    names = list(whitened.centre)
+    point = {name: torch.zeros_like(whitened.centre[name]) for name in names}
+
+    def gradient() -> tuple[float, Sequence[Tensor]]:
+        loss, gradients = scratch.gradient(whitened.weights(point), positions, generator)
+        return loss, [
+            wide(gradients[name]).mul_(num_examples * whitened.spread[name]).add_(point[name], alpha=settings.prior)
+            for name in names
+        ]
+
+    first = gradient()
+    num_moving = sum(int(torch.count_nonzero(direction)) for direction in first[1])
+    radius = trust_radius(num_examples * first[0], num_moving)
+    known = iter([first])
+    losses = descend(
+        [point[name] for name in names],
+        lambda: next(known, None) or gradient(),
+        num_steps=settings.num_steps,
+        step_size=settings.step_size * radius,
+    )
+    square = math.fsum(float(tensor.double().square().sum()) for tensor in point.values())
+    move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))
+    return Fit({name: tensor.to(dtypes[name]) for name, tensor in whitened.weights(point).items()}, losses, move)

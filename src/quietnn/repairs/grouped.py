@@ -1,0 +1,115 @@
+"""What a receiver knows: the noisy weights in their groups, the noise, and the statistics it can tell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
+from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
+from quietnn.repairs.heteroscedastic import priors_under, told, weightwise_map
+from quietnn.theory.family import Form
+from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
+
+GroupTemperatures = Mapping[str, Temperatures]
+"""Temperatures by group name."""
+
+
+@dataclass(frozen=True)
+class Reception:
+    """Noisy weights ready to be denoised, again and again if a search asks for it.
+
+    Attributes:
+        weights: `r`, by tensor name.
+        noise_variance: `sigma_z^2`, one for the whole model; where it differs, that of an average weight.
+        groups: the tensor names of each group.
+        statistics: `mu_w` and `sigma_w^2` of each group.
+        form: how the prior mean enters (see `Form`).
+        noise: `sigma_z^2` by tensor, each a number or one value a weight, where it is not the same for all.
+        priors: `mu_w` and `sigma_w^2` by tensor, where they are not those of the group.
+    """
+
+    weights: Weights
+    noise_variance: float
+    groups: Partition
+    statistics: Mapping[str, WeightStatistics]
+    form: Form = Form.CENTRED
+    noise: Mapping[str, TensorNoise] | None = None
+    priors: Mapping[str, WeightStatistics] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        noise_variance: NoiseVariance,
+        *,
+        groups: str | Partition = "whole",
+        statistics: Mapping[str, WeightStatistics] | None = None,
+        form: Form | str = Form.CENTRED,
+    ) -> "Reception":
+        """Check the weights, group them, and estimate what is not given from what was received."""
+        form = Form(form)
+        chosen = partition(tuple(weights), groups)
+        noise = noise_by_tensor(noise_variance, weights, chosen)
+        check_weights(weights)
+        mean = one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
+        priors: Mapping[str, WeightStatistics] = {}
+        if statistics is None and noise is not None:
+            found = {name: told(tensor, noise[name]) for name, tensor in weights.items()}
+            statistics, priors = priors_under(found, noise, chosen)
+        elif statistics is None:
+            statistics = {
+                group: WeightStatistics.from_received((weights[name] for name in members), mean)
+                for group, members in chosen.items()
+            }
+        missing = [group for group in chosen if group not in statistics]
+        if missing:
+            raise InvalidConfig(f"no statistics for group {missing[0]!r}; the groups are {', '.join(chosen)}")
+        return cls(weights, mean, chosen, statistics, form, noise, priors)
+
+    def group_noise(self, group: str) -> float:
+        """The noise variance of an average weight of a group."""
+        if self.noise is None:
+            return self.noise_variance
+        return mean_noise(self.noise, self.weights, self.groups[group])
+
+    def prior(self, group: str, name: str) -> WeightStatistics:
+        """`mu_w` and `sigma_w^2` of a tensor of a group."""
+        return self.priors.get(name, self.statistics[group])
+
+    def denoisers(self, temperatures: Temperatures | GroupTemperatures) -> dict[str, AffineDenoiser]:
+        """The affine map of each group, for one pair of temperatures or one pair per group.
+
+        Raises:
+            InfeasibleTemperatures: if a pair lies at or past the pole of its group.
+        """
+        if isinstance(temperatures, Temperatures):
+            temperatures = dict.fromkeys(self.groups, temperatures)
+        wrong = set(temperatures) ^ set(self.groups)
+        if wrong:
+            raise InvalidConfig(f"temperatures and groups differ in {sorted(wrong)[0]!r}; give one pair for each group")
+        return {group: self._denoiser(group, temperatures[group]) for group in self.groups}
+
+    def _denoiser(self, group: str, temperatures: Temperatures) -> AffineDenoiser:
+        try:
+            denoiser = denoiser_for(temperatures, self.statistics[group], self.group_noise(group), form=self.form)
+            if self.noise is None:
+                return denoiser
+            members = {
+                name: weightwise_map(temperatures, self.prior(group, name), self.noise[name], form=self.form)
+                for name in self.groups[group]
+            }
+            return replace(denoiser, members=members)
+        except InfeasibleTemperatures as error:
+            raise InfeasibleTemperatures(f"group {group!r}: {error}") from error
+
+    def estimate(self, denoisers: Mapping[str, AffineDenoiser], out: Weights | None = None) -> dict[str, Tensor]:
+        """The denoised weights of the groups that have a denoiser, written into the tensors of `out` if given."""
+        out = {name: torch.empty_like(tensor) for name, tensor in self.weights.items()} if out is None else out
+        return {
+            name: denoiser.on(name)(self.weights[name], out[name])
+            for group, denoiser in denoisers.items()
+            for name in self.groups[group]
+        }

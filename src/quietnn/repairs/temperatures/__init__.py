@@ -1,0 +1,1 @@
+"""Finding the temperatures of the affine family."""

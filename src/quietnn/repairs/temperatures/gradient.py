@@ -1,0 +1,233 @@
+"""Temperatures for every group at once, by the gradient of a loss through the network.
+
+A coordinate search scores the network four times a group; a gradient tells the slope in all groups for the price of
+three forward passes. The steps are those of `quietnn.repairs.temperatures.steps`: `log theta`, held at or above MMSE's
+(`lambda' = 0`), and the shift, for each group,
+
+    w_hat = mu_w + theta (r - mu_w + shift sigma_z)
+    d loss / d log theta = theta <g, r - mu_w + shift sigma_z>        d loss / d shift = theta sigma_z <g, 1>
+
+where `g` is the gradient in the group's weights. Only two numbers a group depend on the labels. `sigma_z` may
+differ from group to group, but not within one: then every weight would have a `theta` and a slope of its own.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.errors import InvalidConfig
+from quietnn.noise import NoiseVariance
+from quietnn.repairs.affine import ML, Temperatures
+from quietnn.repairs.fitting.descent import descend
+from quietnn.repairs.fitting.scratch import Loss, Scratch, Split
+from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.temperatures.layerwise import scales
+from quietnn.repairs.temperatures.steps import Scale
+from quietnn.targets import noisy_weights
+from quietnn.weights import NORMALISATION_TYPES, Partition, WeightStatistics
+
+
+@dataclass(frozen=True)
+class GradientSettings:
+    """How the temperatures are sought.
+
+    Attributes:
+        num_steps: gradients taken.
+        step_size: peak step of `log theta`; of the shift in units of `1 / sqrt(inputs of a unit)`, by which all weights
+            of a unit together move its output about as far as the noise did.
+        held_out: fraction of the examples that decides where to stop.
+        judge_every: steps between two looks at the held-out examples.
+        blended: take the steps on statistics of BatchNorm that follow the weights (`fitting/blended_norm.py`),
+            for a network that is calibrated afterwards; otherwise on the stored ones, the paper's own terms.
+    """
+
+    num_steps: int = 40
+    step_size: float = 0.05
+    held_out: float = 0.2
+    judge_every: int = 4
+    blended: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        for name in ("num_steps", "judge_every"):
+            if getattr(self, name) < 1:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if not 0 < self.step_size < math.inf:
+            raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, 0.05 changes theta by 5 % a step")
+
+
+DEFAULT = GradientSettings()
+
+
+@dataclass(frozen=True)
+class GradientTuning:
+    """The temperatures that did best on the held-out examples, and the way there.
+
+    Attributes:
+        temperatures: one pair per group; pass them to `quietnn.denoise(groups=..., temperatures=...)`.
+        held_out_loss: by number of steps; the start is step 0, so the best is never worse than the start.
+        fit_loss: mean loss on the other examples at each step.
+        num_passes: cost in forward passes over all examples, a backward pass counting two.
+    """
+
+    temperatures: GroupTemperatures
+    held_out_loss: Mapping[int, float]
+    fit_loss: tuple[float, ...]
+    num_passes: float
+
+    @property
+    def best_step(self) -> int:
+        """After how many steps the held-out loss was smallest."""
+        return min(self.held_out_loss, key=lambda step: self.held_out_loss[step])
+
+
+def tune_by_gradient(
+    model: nn.Module,
+    loss: Loss,
+    num_examples: int,
+    *,
+    noise_variance: NoiseVariance,
+    groups: str | Partition = "layerwise",
+    statistics: Mapping[str, WeightStatistics] | None = None,
+    start: Temperatures | GroupTemperatures = ML,
+    with_beta: bool = True,
+    settings: GradientSettings = DEFAULT,
+    seed: int = 0,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> GradientTuning:
+    """Descend in the temperatures of all groups together, and stop where held-out examples say so.
+
+    Args:
+        model: the network as received; it stays as it is.
+        loss: mean loss of the examples at some positions, see `quietnn.repairs.fitting.scratch`.
+        num_examples: how many examples the loss can address.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or group name; the same within each group.
+        groups: `"layerwise"`, `"whole"` or a partition of your own.
+        statistics: prior of each group; estimated from the received weights when not given.
+        start: where to begin, for example `start_from(...)` the whole-model optimum.
+        with_beta: move the shift too (MMSE_pb), or leave it as it starts (MMSE_p).
+        settings: how the temperatures are sought.
+        seed: of the split and of the augmentation.
+        normalisation: module types whose parameters carry no noise.
+
+    Raises:
+        InvalidConfig: if the noise differs within a group.
+    """
+    received = noisy_weights(model, normalisation=normalisation)
+    reception = Reception.of(received, noise_variance, groups=groups, statistics=statistics)
+    _check_even(reception)
+    pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
+    reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
+    split = Split.of(num_examples, settings.held_out, seed=seed)
+    if reception.noise_variance == 0:
+        return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
+    scratch = Scratch(model, loss, num_examples, blended=settings.blended, normalisation=normalisation)
+    path = _Path(reception, pairs, with_beta=with_beta)
+    generator = torch.Generator().manual_seed(seed)
+    judged: dict[int, tuple[float, GroupTemperatures]] = {}
+
+    def look(num_steps: int) -> None:
+        value = scratch.judge(path.weights(), split.held_out)
+        judged[num_steps] = value, path.temperatures() if num_steps else pairs
+
+    def after_step(step: int) -> None:
+        if (step + 1) % settings.judge_every == 0 or step + 1 == settings.num_steps:
+            look(step + 1)
+
+    def gradient() -> tuple[float, Sequence[Tensor]]:
+        value, gradients = scratch.gradient(path.weights(), split.fit, generator)
+        return value, path.pull_back(gradients)
+
+    look(0)
+    fit_loss = descend(
+        path.point,
+        gradient,
+        num_steps=settings.num_steps,
+        step_size=settings.step_size,
+        project=path.project,
+        after_step=after_step,
+    )
+    best = min(judged.values(), key=lambda pair: pair[0])[1]
+    return GradientTuning(best, {step: pair[0] for step, pair in judged.items()}, fit_loss, scratch.num_passes)
+
+
+class _Path:
+    """The multipliers and shifts of all groups as one point, the weights they give, and the gradient in them."""
+
+    def __init__(self, reception: Reception, start: GroupTemperatures, *, with_beta: bool) -> None:
+        self._reception = reception
+        self._start = start
+        self._with_beta = with_beta
+        # A group that shows no signal, or has no noise, has no multiplier to move; it stays as it starts.
+        self._scales = {
+            group: scale
+            for group, scale in scales(reception).items()
+            if scale.statistics.variance > 0 and scale.noise_variance > 0
+        }
+        self._unit = {g: 1.0 / math.sqrt(_fan_in(reception, g)) for g in self._scales}
+        floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
+        self._floor = torch.tensor(floor, dtype=torch.float64)
+        thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]
+        shifts = [scale.shift(start[g]) / self._unit[g] for g, scale in self._scales.items()]
+        self.point = [torch.tensor(thetas, dtype=torch.float64).log(), torch.tensor(shifts, dtype=torch.float64)]
+
+    def _steps(self) -> dict[str, tuple[Scale, float, float]]:
+        """Scale, multiplier and shift of each group that moves."""
+        thetas, shifts = self.point[0].exp().tolist(), self.point[1].tolist()
+        return {
+            group: (scale, theta, shift * self._unit[group])
+            for (group, scale), theta, shift in zip(self._scales.items(), thetas, shifts, strict=True)
+        }
+
+    def temperatures(self) -> GroupTemperatures:
+        """The point as temperatures."""
+        return {
+            **self._start,
+            **{group: scale.temperatures(theta, shift) for group, (scale, theta, shift) in self._steps().items()},
+        }
+
+    def weights(self) -> dict[str, Tensor]:
+        """The denoised weights at the point."""
+        return self._reception.estimate(self._reception.denoisers(self.temperatures()))
+
+    def pull_back(self, gradients: Mapping[str, Tensor]) -> list[Tensor]:
+        """The gradient in the point, from that in the weights."""
+        in_log_theta, in_shift = [], []
+        for group, (scale, theta, shift) in self._steps().items():
+            members = self._reception.groups[group]
+            along = math.fsum(float(torch.sum(gradients[name], dtype=torch.float64)) for name in members)
+            inner = math.fsum(
+                float(torch.sum(gradients[name] * self._reception.weights[name], dtype=torch.float64))
+                for name in members
+            )
+            noise_std = math.sqrt(scale.noise_variance)
+            offset = shift * noise_std - scale.statistics.mean
+            in_log_theta.append(theta * (inner + offset * along))
+            in_shift.append(theta * noise_std * self._unit[group] * along if self._with_beta else 0.0)
+        return [torch.tensor(part, dtype=torch.float64) for part in (in_log_theta, in_shift)]
+
+    def project(self) -> None:
+        """Back to `lambda' >= 0`."""
+        torch.maximum(self.point[0], self._floor, out=self.point[0])
+
+
+def _check_even(reception: Reception) -> None:
+    """Refuse noise that differs within a group."""
+    if reception.noise is None:
+        return
+    for group, members in reception.groups.items():
+        values = [torch.as_tensor(reception.noise[name]) for name in members]
+        if min(float(value.min()) for value in values) < max(float(value.max()) for value in values):
+            raise InvalidConfig(
+                f"the noise differs within group {group!r}, whose weights share one multiplier; give "
+                "quietnn.noise.noise_by_group(noise_variance, weights, groups) here and to denoise, or smaller groups"
+            )
+
+
+def _fan_in(reception: Reception, group: str) -> int:
+    """How many inputs a unit of the group's largest tensor has."""
+    tensor = max((reception.weights[name] for name in reception.groups[group]), key=lambda weight: weight.numel())
+    return max(tensor.numel() // max(tensor.shape[0], 1), 1) if tensor.ndim > 1 else 1

@@ -1,0 +1,88 @@
+"""What a search returns: every point it tried and the best of them."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from quietnn.errors import QuietnnError, unknown_choice
+from quietnn.repairs.temperatures.score import Score
+
+Point = TypeVar("Point", covariant=True)
+
+
+class Criterion(StrEnum):
+    """What makes a score better.
+
+    `ACCURACY` breaks its many ties by loss. `ACCURACY_ONLY` leaves them to the order of the trials, as the paper's
+    authors did. `LOSS` looks at accuracy only between equal losses.
+    """
+
+    ACCURACY = "accuracy"
+    ACCURACY_ONLY = "accuracy-only"
+    LOSS = "loss"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Criterion":
+        raise unknown_choice("criterion", value, cls)
+
+    def order(self, score: Score) -> tuple[float, float]:
+        """A key that is smaller for a better score; what is not a number is the worst.
+
+        >>> Criterion.ACCURACY.order(Score(0.9, 0.3, 100)) < Criterion.ACCURACY.order(Score(0.9, 0.4, 100))
+        True
+        """
+        error, loss = (math.inf if math.isnan(value) else value for value in (-score.accuracy, score.loss))
+        if self is Criterion.LOSS:
+            return loss, error
+        return error, loss if self is Criterion.ACCURACY else 0.0
+
+
+@dataclass(frozen=True)
+class Trial(Generic[Point]):
+    """One point of a search and its score; no score means the point is infeasible."""
+
+    temperatures: Point
+    score: Score | None
+
+
+@dataclass(frozen=True)
+class TuningResult(Generic[Point]):
+    """The best trial, and all trials in the order they ran: the whole surface."""
+
+    best: Trial[Point]
+    trials: tuple[Trial[Point], ...]
+
+    @property
+    def temperatures(self) -> Point:
+        """The temperatures that won."""
+        return self.best.temperatures
+
+    @property
+    def num_passes(self) -> float:
+        """Cost in forward passes over all examples: a trial that saw a tenth of them counts a tenth.
+
+        Infeasible points cost nothing.
+        """
+        sizes = [trial.score.num_examples for trial in self.trials if trial.score is not None]
+        return sum(sizes) / max(sizes, default=1)
+
+    @classmethod
+    def of(
+        cls, trials: Iterable[Trial[Point]], criterion: Criterion | str = Criterion.ACCURACY
+    ) -> "TuningResult[Point]":
+        """Pick the best feasible trial; of equal ones, the first.
+
+        Raises:
+            QuietnnError: if no trial is feasible.
+        """
+        trials = tuple(trials)
+        scored = [(trial, trial.score) for trial in trials if trial.score is not None]
+        if not scored:
+            raise QuietnnError(
+                f"none of the {len(trials)} temperatures is feasible; add some with lambda' < 1 (0 is MMSE, 1 is ML)"
+            )
+        order = Criterion(criterion).order
+        best, _ = min(scored, key=lambda pair: order(pair[1]))
+        return cls(best, trials)

@@ -1,0 +1,62 @@
+"""Steps that a network feels: the multiplier and the shift of a group, and their temperatures.
+
+Even steps in `lambda'` are not even steps for the network: at a WNR of -16 dB all of `theta` between 0.1 and 10
+lies within `lambda' = 1 +- 0.2`, at +10 dB the same stretch moves `theta` by two per cent. Searches that fit
+themselves to the noise therefore move in
+
+    theta                         and        shift = rho / theta = sigma_z^2 beta        (centred form, mu_w aside)
+
+with the shift measured in noise standard deviations, and translate: `lambda' = 1 + eta (1 - 1/theta)`,
+`beta = shift / sigma_z`.
+"""
+
+import math
+from dataclasses import dataclass
+
+from quietnn.repairs.affine import ML, Temperatures, denoiser_for, mmse
+from quietnn.theory.family import Region, lambda_prime_of, region
+from quietnn.weights import WeightStatistics
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Translates between temperatures and `(theta, shift)` for one group.
+
+    >>> scale = Scale(WeightStatistics(mean=0.0, variance=3.0, num_weights=10), noise_variance=1.0)
+    >>> scale.temperatures(theta=1.0, shift=0.5)
+    Temperatures(lambda_prime=1.0, beta=0.5)
+    """
+
+    statistics: WeightStatistics
+    noise_variance: float
+
+    @property
+    def smallest_theta(self) -> float:
+        """MMSE's multiplier `eta / (1 + eta)`, the least that a feasible `lambda'` can give."""
+        return mmse(self.statistics, self.noise_variance).theta
+
+    def temperatures(self, theta: float, shift: float) -> Temperatures:
+        """The temperatures with this multiplier (at least MMSE's) and this shift in noise standard deviations.
+
+        Without noise, and for a group whose signal is zero or lost in rounding, there is nothing to step in: ML.
+        """
+        if self.noise_variance == 0 or (self.statistics.variance == 0 and theta > 0):
+            return ML
+        beta = shift / self._noise_std
+        if theta <= self.smallest_theta:
+            return Temperatures(0.0, beta)
+        variances = {"weight_variance": self.statistics.variance, "noise_variance": self.noise_variance}
+        lambda_prime = max(lambda_prime_of(theta, **variances), 0.0)
+        return ML if region(lambda_prime, **variances) is Region.INFEASIBLE else Temperatures(lambda_prime, beta)
+
+    def theta(self, temperatures: Temperatures) -> float:
+        """The multiplier that these temperatures give."""
+        return denoiser_for(temperatures, self.statistics, self.noise_variance).theta
+
+    def shift(self, temperatures: Temperatures) -> float:
+        """The shift that these temperatures give, in noise standard deviations."""
+        return temperatures.beta * self._noise_std
+
+    @property
+    def _noise_std(self) -> float:
+        return math.sqrt(self.noise_variance)

@@ -1,1 +1,0 @@
-"""Finding the temperatures from a score or a loss."""

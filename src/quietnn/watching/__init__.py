@@ -1,0 +1,1 @@
+"""Networks watched while they run: who made which tensor, what enters which layer."""

@@ -1,0 +1,594 @@
+"""The posterior against its closed form, and its promises to the caller."""
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from quietnn.channels.named import medium_named
+from quietnn.channels.transmit import at_unit_gain, transmit
+from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.repairs.affine import MMSE, mmse
+from quietnn.repairs.calibrated_starts import calibrated_starts
+from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.fitting.scratch import Scratch, Split, classification_loss, folds
+from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
+from quietnn.repairs.grouped import Reception
+from quietnn.repairs.posterior import posterior
+from quietnn.targets import noisy_weights
+from quietnn.weights import WeightStatistics
+
+Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
+
+
+class Squared:
+    """Half the mean squared error of a network with one output: Gaussian labels of unit variance."""
+
+    def __init__(self, inputs: Tensor, labels: Tensor) -> None:
+        self.inputs, self.labels = inputs, labels
+
+    def __call__(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
+        return 0.5 * (network(self.inputs[positions]).squeeze(1) - self.labels[positions]).square().mean()
+
+
+def gaussian(reception: Reception) -> Whitened:
+    """The posterior before the examples."""
+    return Whitened.of(reception, reception.estimate(reception.denoisers(MMSE)))
+
+
+def blobs(num_examples: int = 60) -> tuple[Tensor, Tensor]:
+    """Three classes of points in the plane of eight inputs."""
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.arange(num_examples) % 3
+    centres = 2 * torch.randn(3, 8, generator=generator)
+    return centres[labels] + 0.5 * torch.randn(num_examples, 8, generator=generator), labels
+
+
+def trained(*layers: nn.Module) -> nn.Module:
+    """A network that knows the blobs."""
+    torch.manual_seed(0)
+    network = nn.Sequential(*layers)
+    inputs, labels = blobs(300)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(inputs), labels).backward()
+        optimiser.step()
+    return network.eval()
+
+
+def plain_net() -> nn.Module:
+    return trained(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def norm_net() -> nn.Module:
+    return trained(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(30, 6, generator=generator, dtype=torch.float64)
+    truth = 1.5 * torch.randn(6, generator=generator, dtype=torch.float64) + 0.3
+    labels = inputs @ truth + torch.randn(30, generator=generator, dtype=torch.float64)
+    model = nn.Linear(6, 1, bias=False).double()
+    received = truth + torch.randn(6, generator=generator, dtype=torch.float64) * 0.8
+    with torch.no_grad():
+        model.weight.copy_(received[None])
+    prior = WeightStatistics(mean=0.3, variance=2.25, num_weights=6)
+    # normal equations of sum (y - x w)^2 / 2 + |w - r|^2 / (2 sz) + |w - mu|^2 / (2 sw)
+    precision = inputs.T @ inputs + torch.eye(6, dtype=torch.float64) * (1 / 0.64 + 1 / 2.25)
+    exact = torch.linalg.solve(precision, inputs.T @ labels + received / 0.64 + 0.3 / 2.25)
+    whitened = gaussian(Reception.of(noisy_weights(model), 0.64, statistics={"whole": prior}))
+    scratch = Scratch(model, Squared(inputs, labels), 30)
+    settings = PosteriorSettings(num_steps=800, step_size=0.1, prior=1.0)
+    fit = maximise(scratch, whitened, torch.arange(30), num_examples=30, settings=settings)
+    assert torch.allclose(fit.weights["weight"][0], exact, atol=1e-4)
+    assert not torch.allclose(exact, received, atol=0.05), "the examples must have something to say"
+
+
+def test_whitening_combines_both_gaussians() -> None:
+    weights = {"a.weight": torch.tensor([1.0, 5.0])}
+    prior = WeightStatistics(mean=1.0, variance=3.0, num_weights=2)
+    whitened = gaussian(Reception.of(weights, 1.0, statistics={"whole": prior}))
+    assert whitened.centre["a.weight"].tolist() == [1.0, 4.0]
+    assert whitened.spread["a.weight"] == pytest.approx(math.sqrt(3.0 / 4.0))
+
+
+@pytest.mark.parametrize("network", [plain_net, norm_net])
+def test_without_noise_everything_comes_back_bit_for_bit(network: Callable[[], nn.Module], snapshot: Snapshot) -> None:
+    model = network()
+    result = posterior(model, classification_loss(*blobs()), 60, noise_variance=0.0)
+    assert snapshot(result.model.state_dict()) == snapshot(model.state_dict())
+    assert result.model is not model
+    assert result.num_passes == 0
+
+
+@pytest.mark.parametrize("network", [plain_net, norm_net])
+@pytest.mark.parametrize("seed", range(3))
+def test_on_the_held_out_evidence_the_result_is_the_fit_or_the_best_start(
+    network: Callable[[], nn.Module], seed: int
+) -> None:
+    observation = transmit(network(), wnr_db=-3.0, seed=seed)
+    result = posterior(
+        observation.received,
+        classification_loss(*blobs()),
+        60,
+        noise_variance=observation.noise_variance,
+        settings=PosteriorSettings(num_steps=8),
+        seed=seed,
+    )
+    without_labels = {name: loss for name, loss in result.held_out_loss.items() if name != "posterior"}
+    assert result.chosen == "posterior" or result.held_out_loss[result.chosen] == min(without_labels.values())
+    assert set(result.held_out_loss) >= {"received", "blended", "posterior"}
+    assert ("mmse" in result.held_out_loss) == (network is plain_net)
+
+
+def test_starts_of_the_callers_own_are_judged_beside_the_fit(snapshot: Snapshot) -> None:
+    clean = norm_net()
+    observation = transmit(clean, wnr_db=-3.0, seed=1)
+    loss, variance = classification_loss(*blobs()), observation.noise_variance
+    harmful = copy.deepcopy(observation.received)
+    with torch.no_grad():
+        harmful[3].bias.copy_(torch.tensor([50.0, 0.0, 0.0]))
+    starts = {"cheat": clean, "harmful": harmful}
+    before = {name: snapshot(network.state_dict()) for name, network in starts.items()}
+    # steps that lead nowhere near: the start is better by far
+    wild = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e4, prior=0.0)
+    best = posterior(observation.received, loss, 60, noise_variance=variance, starts=starts, settings=wild)
+    assert best.chosen == "cheat"
+    assert snapshot(best.model.state_dict()) == before["cheat"]
+    assert best.model is not clean
+    assert best.held_out_loss["harmful"] > best.held_out_loss["received"] > best.held_out_loss["cheat"]
+    assert {name: snapshot(network.state_dict()) for name, network in starts.items()} == before
+
+
+def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
+    """A hundredth of a step leaves the network where calibration put it; blended statistics would be elsewhere."""
+    inputs, labels = blobs()
+    loss = classification_loss(inputs, labels)
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    noise = observation.noise_variance
+    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    assert list(starts) == ["calibrated"]
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
+    result = posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+    assert result.chosen == "posterior"
+    assert result.held_out_loss["posterior"] == pytest.approx(result.held_out_loss["calibrated"], rel=1e-4)
+    for name, tensor in starts["calibrated"].state_dict().items():
+        assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
+    alone = posterior(observation.received, loss, 60, noise_variance=noise, settings=settings)
+    assert alone.held_out_loss["posterior"] != pytest.approx(result.held_out_loss["posterior"], rel=1e-3)
+
+
+def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_steps_begin() -> None:
+    """The examples' own are clearly better on the half that they were not taken from."""
+    loss = classification_loss(*blobs())
+    rounded = at_unit_gain(transmit(norm_net(), channel=medium_named("quantise", 2), seed=0))
+    noise = rounded.noise_variance
+    broken = copy.deepcopy(rounded.received)
+    broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())
+    starts = {"calibrated": broken}
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
+    result = posterior(rounded.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+    alone = posterior(rounded.received, loss, 60, noise_variance=noise, settings=settings)
+    assert result.held_out_loss["blended"] < result.held_out_loss["calibrated"]
+    for name, tensor in alone.model.state_dict().items():
+        assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
+    twice = {"one": broken, "other": copy.deepcopy(broken)}
+    full = posterior(rounded.received, loss, 60, noise_variance=noise, starts=twice)
+    assert full.num_passes + len(twice) <= 150
+
+
+def test_noise_is_taken_at_its_word() -> None:
+    """Whatever the examples' own statistics would be worth, those of a start were fitted to what noise does."""
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    noise = observation.noise_variance
+    starts = calibrated_starts(observation.received, blobs()[0], noise_variance=noise)
+    result = posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=noise, starts=starts)
+    assert "blended" not in result.held_out_loss
+
+
+def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> None:
+    clean = trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3))
+    observation = transmit(clean, wnr_db=6.0, seed=1)
+    with torch.no_grad():
+        observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
+    inputs, labels = blobs()
+    noise = observation.noise_variance
+    starts = calibrated_starts(observation.received, inputs, noise_variance=noise)
+    assert list(starts) == ["centred"]
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
+    result = posterior(
+        observation.received,
+        classification_loss(inputs, labels),
+        60,
+        noise_variance=noise,
+        starts=starts,
+        settings=settings,
+    )
+    assert set(result.held_out_loss) == {"received", "centred", "blended", "mmse", "branches", "posterior"}
+    assert min(result.held_out_loss, key=lambda name: result.held_out_loss[name]) in ("centred", "posterior")
+    assert torch.allclose(result.model[3].bias, starts["centred"][3].bias, atol=1e-3)
+
+
+def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
+    """Statistics that follow the weights hang on hooks; nothing is compiled for them, and the result is the same."""
+    inputs, labels = blobs()
+    received = transmit(norm_net(), wnr_db=-3.0, seed=1).received
+    num_compiled = 0
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        nonlocal num_compiled
+        num_compiled += 1
+        return graph.forward
+
+    results = []
+    for network in (received, torch.compile(received, backend=backend)):
+        starts = calibrated_starts(network, inputs, noise_variance=0.1)
+        loss = classification_loss(inputs, labels)
+        Scratch(network, loss, 60, blended=True).gradient(noisy_weights(network), torch.arange(60), torch.Generator())
+        assert num_compiled == 0
+        results.append(posterior(network, loss, 60, noise_variance=0.1, starts=starts))
+    plain, compiled = results
+    assert plain.held_out_loss == pytest.approx(compiled.held_out_loss, rel=1e-5)
+    for name, tensor in plain.model.state_dict().items():
+        torch.testing.assert_close(compiled.model.state_dict()[f"_orig_mod.{name}"], tensor, rtol=1e-4, atol=1e-5)
+
+
+class Encoder(nn.Sequential):
+    """Outputs that are no logits."""
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        return {"last_hidden_state": super().forward(inputs)}
+
+
+def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> None:
+    layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
+    inputs = blobs()[0]
+    without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
+    assert calibrated_starts(without_bias, inputs, noise_variance=0.1) == {}
+    assert calibrated_starts(Encoder(*layers), inputs, noise_variance=0.1) == {}
+    assert calibrated_starts(nn.Sequential(*layers), inputs[:1], noise_variance=0.1) == {}
+    with pytest.raises(QuietnnError, match="nope"):
+        calibrated_starts(nn.Sequential(*layers), inputs, noise_variance={"nope": 0.1})
+
+
+def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
+    """Steps are taken on the network as it came; another LayerNorm would make it a third network."""
+    received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
+    start = copy.deepcopy(received)
+    with torch.no_grad():
+        start[1].weight.mul_(4)
+    with pytest.raises(InvalidConfig, match=r"differs .* in '1.weight', which carries no noise"):
+        posterior(received, classification_loss(*blobs()), 60, noise_variance=0.1, starts={"mine": start})
+
+
+def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
+    received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
+    starts = calibrated_starts(received, blobs()[0], noise_variance=0.1)
+    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, blended=False)
+    loss = classification_loss(*blobs())
+    result = posterior(received, loss, 60, noise_variance=0.1, starts=starts, centre=MMSE, settings=settings)
+    assert {"centred", "centre"} <= set(result.held_out_loss)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "blended"}, "stands for something else"),
+        ({"centre": MMSE}, "leave out centre"),
+        ({"settings": PosteriorSettings(blended=False)}, "blended=False"),
+        ({"name": "received"}, "stands for something else"),
+    ],
+)
+def test_starts_that_go_with_nothing_else(wrong: dict[str, object], message: str) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    options = {name: value for name, value in wrong.items() if name != "name"}
+    starts = {str(wrong.get("name", "calibrated")): copy.deepcopy(observation.received)}
+    with pytest.raises(InvalidConfig, match=message):
+        posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=0.1, starts=starts, **options)
+
+
+def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
+    """Where a scale is undone, halving the start's weights and statistics changes nothing but that."""
+    inputs, labels = blobs()
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    noise = observation.noise_variance
+    start = calibrated_starts(observation.received, inputs, noise_variance=noise)["calibrated"]
+    shorter = copy.deepcopy(start)
+    with torch.no_grad():
+        for tensor in (shorter[0].weight, shorter[0].bias, shorter[1].running_mean):
+            tensor.mul_(0.5)
+        shorter[1].running_var.mul_(0.25)
+    settings = PosteriorSettings(num_steps=6, prior=0.0)
+
+    def weight_from(start: nn.Module) -> Tensor:
+        loss, starts = classification_loss(inputs, labels), {"calibrated": start}
+        weight: Tensor = (
+            posterior(observation.received, loss, 60, noise_variance=noise, starts=starts, settings=settings)
+            .model[0]
+            .weight
+        )
+        return weight
+
+    long, short = weight_from(start), weight_from(shorter)
+    assert not torch.allclose(long, start[0].weight, atol=1e-3)
+    torch.testing.assert_close(2 * short, long, atol=2e-3, rtol=2e-3)
+
+
+def test_starts_whose_tensors_are_others_are_refused() -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    wrapped = {"wrapped": nn.Sequential(copy.deepcopy(observation.received))}
+    with pytest.raises(InvalidWeights, match="not a tensor of this model"):
+        posterior(observation.received, classification_loss(*blobs()), 60, noise_variance=0.1, starts=wrapped)
+
+
+def test_a_fit_that_harms_is_rejected() -> None:
+    observation = transmit(plain_net(), wnr_db=20.0, seed=0)
+    inputs, labels = blobs()
+    held_out = folds(60, 2, seed=0)[0].held_out
+    wrong = labels.clone()
+    wrong[held_out] = (labels[held_out] + 1) % 3
+    result = posterior(
+        observation.received,
+        classification_loss(inputs, wrong),
+        60,
+        noise_variance=observation.noise_variance,
+        settings=PosteriorSettings(num_steps=10, step_size=2.0, prior=0.0),
+    )
+    assert result.chosen != "posterior"
+    assert (result.fit_loss, result.move) == ((), 0.0)
+
+
+@pytest.mark.parametrize("network", [plain_net, norm_net])
+def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None:
+    inputs, labels = blobs(300)
+    loss = classification_loss(inputs, labels)
+    observation = transmit(network(), wnr_db=-3.0, seed=1)
+    result = posterior(
+        observation.received, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance
+    )
+    before, after = (loss(net.eval(), torch.arange(300), None).item() for net in (observation.received, result.model))
+    assert result.chosen == "posterior"
+    assert after < 0.5 * before
+    assert result.fit_loss[-1] < result.fit_loss[0]
+    assert 0 < result.move < 2.0
+    assert result.num_passes <= 150
+
+
+def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(snapshot: Snapshot) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    model = observation.received.train()
+    model[0].weight.requires_grad_(False)
+    before = snapshot(model.state_dict())
+    result = posterior(model, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance)
+    assert snapshot(model.state_dict()) == before
+    assert all(layer.training for layer in model.modules())
+    assert all(layer.training for layer in result.model.modules())
+    flags = {name: parameter.requires_grad for name, parameter in result.model.named_parameters()}
+    assert flags == {name: name != "0.weight" for name in flags}
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert result.chosen == "posterior"
+    assert not torch.equal(result.model[0].weight, model[0].weight), "a frozen weight is as noisy as any other"
+    assert torch.equal(result.model[1].weight, model[1].weight)
+    assert not torch.equal(result.model[1].running_mean, model[1].running_mean)
+    assert int(result.model[1].num_batches_tracked) == int(model[1].num_batches_tracked)
+
+
+def test_shared_layers_and_tied_weights_stay_shared() -> None:
+    torch.manual_seed(0)
+    shared, norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+    model = nn.Sequential(shared, norm, nn.ReLU(), shared, norm, nn.Linear(8, 3))
+    observation = transmit(model.eval(), wnr_db=0.0, seed=0)
+    settings = PosteriorSettings(num_steps=10)
+    result = posterior(
+        observation.received, classification_loss(*blobs()), 60, noise_variance=observation.noise_variance,
+        settings=settings,
+    )  # fmt: skip
+    assert result.chosen == "posterior"
+    assert result.model[0].weight is result.model[3].weight
+    assert result.model[1] is result.model[4]
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    observation = transmit(plain_net(), wnr_db=-3.0, seed=1)
+
+    def jitter(inputs: Tensor, generator: torch.Generator) -> Tensor:
+        return inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
+
+    def run(seed: int) -> Tensor:
+        torch.manual_seed(torch.seed() % 1000)
+        result = posterior(
+            observation.received,
+            classification_loss(*blobs(), augment=jitter),
+            60,
+            noise_variance=observation.noise_variance,
+            settings=PosteriorSettings(num_steps=6),
+            seed=seed,
+        )
+        weight: Tensor = result.model[0].weight
+        return weight
+
+    assert torch.equal(run(1), run(1))
+    assert not torch.equal(run(1), run(2))
+
+
+def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
+    observation = transmit(plain_net(), wnr_db=0.0, seed=0)
+    loss = classification_loss(*blobs())
+    result = posterior(
+        observation.received,
+        lambda network, positions, generator: loss(network, positions, generator) * math.nan,
+        60,
+        noise_variance=observation.noise_variance,
+    )
+    assert result.chosen == "received"
+    assert all(math.isinf(value) for value in result.held_out_loss.values())
+
+
+def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
+    model = transmit(plain_net(), wnr_db=0.0, seed=0)
+    loss = classification_loss(*blobs())
+    for wrong in (
+        lambda network, positions, generator: loss(network, positions, generator).detach(),
+        lambda network, positions, generator: loss(network, positions, generator).expand(3),
+    ):
+        with pytest.raises(QuietnnError, match="mean loss"):
+            posterior(model.received, wrong, 60, noise_variance=model.noise_variance)
+
+
+def test_settings_and_sizes_are_checked() -> None:
+    for wrong in (
+        {"num_steps": 0},
+        {"num_guard_steps": 0},
+        {"step_size": 0.0},
+        {"step_size": math.nan},
+        {"prior": -1.0},
+    ):
+        with pytest.raises(InvalidConfig, match=next(iter(wrong))):
+            PosteriorSettings(**wrong)
+    with pytest.raises(InvalidConfig, match="2 or more"):
+        Split.of(1, 0.2, seed=0)
+    with pytest.raises(InvalidConfig, match="held_out"):
+        Split.of(10, 1.0, seed=0)
+
+
+def test_a_split_is_a_partition_with_something_on_either_side() -> None:
+    for num_examples, fraction in ((2, 0.01), (2, 0.99), (100, 0.2)):
+        split = Split.of(num_examples, fraction, seed=4)
+        assert sorted([*split.fit.tolist(), *split.held_out.tolist()]) == list(range(num_examples))
+        assert len(split.fit) > 0
+        assert len(split.held_out) > 0
+
+
+def test_every_example_is_held_out_once() -> None:
+    splits = folds(11, 3, seed=2)
+    assert sorted(position for split in splits for position in split.held_out.tolist()) == list(range(11))
+    assert all(not set(split.fit.tolist()) & set(split.held_out.tolist()) for split in splits)
+    assert all(len(split.fit) + len(split.held_out) == 11 for split in splits)
+    with pytest.raises(InvalidConfig, match="num_folds"):
+        folds(2, 3, seed=0)
+
+
+def test_the_trust_radius_bounds_the_maximum() -> None:
+    generator = torch.Generator().manual_seed(1)
+    inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
+    observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
+    reception = Reception.of(noisy_weights(observation.received), 0.05)
+    scratch, whitened = Scratch(observation.received, Squared(inputs, labels), 20), gaussian(reception)
+    start = 20 * scratch.judge(whitened.centre, torch.arange(20))
+    settings = PosteriorSettings(num_steps=200, prior=1.0)
+    fit = maximise(scratch, whitened, torch.arange(20), num_examples=20, settings=settings)
+    assert 0 < fit.move <= trust_radius(start, 6)
+    assert trust_radius(math.inf, 6) == 0.0
+
+
+def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapshot) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    before = snapshot(observation.received.state_dict())
+    result = finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=(1e-6, 1e-2))
+    assert snapshot(observation.received.state_dict()) == before
+    assert result.learning_rate == 1e-2
+    assert result.held_out_loss[1e-2] < result.held_out_loss[1e-6]
+    with pytest.raises(InvalidConfig, match="positive"):
+        finetune(observation.received, classification_loss(*blobs()), 60, learning_rates=())
+
+
+def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
+    observation = transmit(plain_net(), wnr_db=3.0, seed=0)
+    loss, variance = classification_loss(*blobs()), observation.noise_variance
+    short = PosteriorSettings(num_steps=1, step_size=1e-9)
+    lazy = posterior(observation.received, loss, 60, noise_variance=variance, centre=MMSE, settings=short)
+    assert lazy.held_out_loss["posterior"] == pytest.approx(lazy.held_out_loss["centre"], rel=1e-6)
+    assert lazy.held_out_loss["centre"] != pytest.approx(lazy.held_out_loss["received"], rel=1e-3)
+
+
+def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale() -> None:
+    """About `r`, the spread of a layer with a BatchNorm behind it is 1 / theta times that about MMSE."""
+    network = trained(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+    received = transmit(network, wnr_db=-3.0, seed=0)
+    weights = noisy_weights(received.received)
+    reception = Reception.of(weights, received.noise_variance, groups="layerwise")
+    inputs, labels = blobs()
+    scratch = Scratch(received.received, classification_loss(inputs, labels), len(labels), blended=True)
+    free = scratch.scale_free()
+    assert free >= {"0.weight", "0.bias"}
+    assert not {"3.weight", "3.bias"} & free
+    about_mmse, about_received = Whitened.of(reception, weights), Whitened.of(reception, weights, free)
+    for name in ("0.weight", "3.weight"):
+        group = next(group for group, members in reception.groups.items() if name in members)
+        theta = mmse(reception.statistics[group], received.noise_variance).theta
+        expected = about_mmse.spread[name] / (theta if name in free else 1.0)
+        assert about_received.spread[name] == pytest.approx(expected)
+
+
+def test_noise_by_weight_moves_each_weight_within_its_own_spread() -> None:
+    network = trained(nn.Linear(8, 3))
+    noise = {name: torch.full_like(weight, 0.04) for name, weight in noisy_weights(network).items()}
+    reception = Reception.of(noisy_weights(network), 0.04, groups="layerwise")
+    by_weight = Reception.of(noisy_weights(network), noise, groups="layerwise", statistics=reception.statistics)
+    one, each = gaussian(reception), gaussian(by_weight)
+    u = {name: torch.ones_like(weight) for name, weight in noise.items()}
+    for name, moved in one.weights(u).items():
+        assert torch.allclose(moved, each.weights(u)[name], rtol=1e-5, atol=1e-6)
+    noise["0.weight"][0] = 0.0
+    exact = gaussian(Reception.of(noisy_weights(network), noise, groups="layerwise"))
+    assert torch.equal(exact.weights(u)["0.weight"][0], noisy_weights(network)["0.weight"][0])
+
+
+def test_the_posterior_takes_noise_by_layer() -> None:
+    network = trained(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+    received = transmit(network, noise_variance=0.05, seed=0).received
+    inputs, labels = blobs()
+    loss = classification_loss(inputs, labels)
+    noise = {"0": 0.05, "2": 0.05}
+    one, by_layer = (posterior(received, loss, 60, noise_variance=variance) for variance in (0.05, noise))
+    assert one.chosen == by_layer.chosen
+    assert one.held_out_loss["posterior"] == pytest.approx(by_layer.held_out_loss["posterior"], rel=1e-3)
+
+
+def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    loss, noise = classification_loss(*blobs()), observation.noise_variance
+    used: list[Whitened] = []
+
+    def spy(scratch: Scratch, whitened: Whitened, *args: object, **options: object) -> Fit:
+        used.append(whitened)
+        return maximise(scratch, whitened, *args, **options)
+
+    monkeypatch.setattr("quietnn.repairs.posterior.maximise", spy)
+    posterior(observation.received, loss, 60, noise_variance=noise, settings=PosteriorSettings(num_steps=2))
+    weights = noisy_weights(observation.received)
+    reception = Reception.of(weights, noise, groups="layerwise")
+    usual = Whitened.of(reception, weights).spread
+    free = Whitened.of(reception, weights, Scratch(observation.received, loss, 60, blended=True).scale_free()).spread
+    assert len(used) == 3
+    assert all(whitened.spread == free for whitened in used)
+    assert free["0.weight"] > 1.2 * usual["0.weight"]
+    assert free["3.weight"] == usual["3.weight"]
+
+
+def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 3)
+    ).eval()
+    with torch.no_grad():
+        network[0].weight.copy_(torch.randn(64, 3, 1, 1).expand(64, 3, 3, 3))  # a structure that shows
+    observation = transmit(network, wnr_db=-6.0, seed=0)
+    images, labels = torch.rand(20, 3, 6, 6, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 3
+    finish, starts = Scratch.finish, []
+
+    def spy(scratch: Scratch, model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+        starts.append(weights)
+        return finish(scratch, model, weights)
+
+    monkeypatch.setattr(Scratch, "finish", spy)
+    noise, settings = observation.noise_variance, PosteriorSettings(num_steps=1)
+    posterior(observation.received, classification_loss(images, labels), 20, noise_variance=noise, settings=settings)
+    received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
+    assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
+    assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"
