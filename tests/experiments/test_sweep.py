@@ -162,7 +162,7 @@ def damage(path: Path, rng: random.Random) -> None:
 def test_killed_and_damaged_at_random_the_rest_is_made_again_and_nothing_wrong_stays(tmp_path: Path) -> None:
     """Ten times, or as often as $QUIETNN_NUM_KILLS says."""
     num_kills, rng = int(os.environ.get("QUIETNN_NUM_KILLS", "10")), random.Random(3)
-    config = replace(SMALL, num_draws=max(8, num_kills))
+    config = replace(SMALL, num_draws=4 * num_kills)
     (tmp_path / "mini.toml").write_text(CONFIG.replace("num_draws = 3", f"num_draws = {config.num_draws}"))
     command = [sys.executable, "-m", "quietnn.cli.entry", "sweep", str(tmp_path / "mini.toml")]
     command += ["--out", str(tmp_path / "run"), "--engine", "inline"]

@@ -77,7 +77,7 @@ def page_title(runs: Sequence[Run]) -> str:
     """What the runs are, for a reader who sees only this.
 
     >>> from pathlib import Path
-    >>> page_title([Run("digits", Path("."), {}, ({"task": "digits"},))])
+    >>> page_title([Run("digits", Path("."), {}, ({"task": "digits", "method": "ml"},))])
     'Handwritten digits under weight noise'
     """
     records = [record for run in runs for record in run.records]
