@@ -15,19 +15,15 @@ LABELS = torch.arange(16) % 3
 NOISE: dict[str, Any] = {"noise_variance": 0.01}
 
 VERBS: dict[str, Callable[[nn.Module, Tensor], object]] = {
-    "auto": lambda model, inputs: quietnn.auto(model, inputs=inputs, labels=LABELS, **NOISE),
-    "auto without labels": lambda model, inputs: quietnn.auto(model, inputs=inputs, **NOISE),
-    "auto, noise unknown": lambda model, inputs: quietnn.auto(model, inputs=inputs, noise_variance=None),
+    "auto": lambda model, inputs: quietnn.auto(model, inputs, LABELS, **NOISE),
+    "auto without labels": lambda model, inputs: quietnn.auto(model, inputs, **NOISE),
+    "auto, noise unknown": lambda model, inputs: quietnn.auto(model, inputs),
     "calibrate": lambda model, inputs: quietnn.calibrate(model, inputs, **NOISE),
     "calibrate_structured": lambda model, inputs: quietnn.calibrate_structured(model, inputs, **NOISE),
-    "finetune": lambda model, inputs: quietnn.finetune(model, quietnn.classification_loss(inputs, LABELS), 16),
-    "posterior": lambda model, inputs: quietnn.posterior(
-        model, quietnn.classification_loss(inputs, LABELS), 16, **NOISE
-    ),
+    "finetune": lambda model, inputs: quietnn.finetune(model, inputs, LABELS),
+    "posterior": lambda model, inputs: quietnn.posterior(model, inputs, LABELS, **NOISE),
     "self_train": lambda model, inputs: quietnn.self_train(model, inputs, **NOISE),
-    "tune_by_gradient": lambda model, inputs: quietnn.tune_by_gradient(
-        model, quietnn.classification_loss(inputs, LABELS), 16, **NOISE
-    ),
+    "gradient": lambda model, inputs: quietnn.repair(model, inputs, LABELS, method="mmse_pb_gradient", **NOISE),
     "noise power": lambda model, inputs: quietnn.noise_power_from_batch_norm(model, inputs),
 }
 WITHOUT_INPUTS: dict[str, Callable[[nn.Module, Tensor], object]] = {
@@ -109,7 +105,7 @@ def test_inputs_that_do_not_fit_are_refused_with_their_shape_and_kind(verb: str,
 def test_a_mask_of_infinities_is_no_weight() -> None:
     model = network()
     model.register_buffer("mask", torch.full((2, 2), -torch.inf))
-    assert quietnn.denoise(model, **NOISE).mask.isinf().all()
+    assert quietnn.denoise(model, **NOISE).model.mask.isinf().all()
 
 
 @pytest.mark.parametrize("told", [None, 0.01])
@@ -119,9 +115,9 @@ def test_auto_where_all_variances_are_zero(told: float | None, labels: Tensor | 
     model[1].running_var.zero_()
     if told is None:
         with pytest.raises(QuietnnError, match="no BatchNorm with variances above zero"):
-            quietnn.auto(model, noise_variance=None, inputs=INPUTS, labels=labels)
+            quietnn.auto(model, INPUTS, labels)
         return
-    result = quietnn.auto(model, noise_variance=told, inputs=INPUTS, labels=labels, max_passes=20)
+    result = quietnn.auto(model, INPUTS, labels, noise_variance=told, max_passes=20)
     assert all(tensor.isfinite().all() for tensor in result.model.state_dict().values())
 
 

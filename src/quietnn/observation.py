@@ -13,7 +13,7 @@ from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance, scaled
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.units import db_to_ratio
-from quietnn.weights import NORMALISATION_TYPES, Weights, WeightStatistics, check_weights
+from quietnn.weights import NORMALISATION_TYPES, Weights, WeightStatistics, check_module, check_weights
 
 Received = TypeVar("Received", covariant=True)
 Noise = TypeVarWithDefault("Noise", covariant=True, default=float)
@@ -180,6 +180,10 @@ def observe(
         _check_kind(what)
         observation = Observation(
             what, noise_variance, noisy=None if noisy is None else tuple(noisy), normalisation=normalisation
+        )
+    if isinstance(observation.received, nn.Module):
+        observation.remember(
+            "checked", lambda: check_module(observation.model, normalisation=observation.normalisation)
         )
     if wnr_db is not None:
         noise_variance = noise_at(observation.weights, wnr_db)

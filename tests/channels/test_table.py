@@ -17,6 +17,7 @@ from quietnn.channels.base import Observation
 from quietnn.channels.named import channel_named
 from quietnn.channels.table import CHANNELS, NamedChannel
 from quietnn.cli.main import app
+from quietnn.errors import InvalidConfig
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.reports.channels import channel_title, level_ticks, over_channels, wnr_axis
@@ -53,7 +54,7 @@ def test_transmit_knows_a_new_row(tmp_path: Path) -> None:
     sent = quietnn.transmit(torch.zeros(4), channel="toy:num_steps=3", seed=0)
     assert sent.received.tolist() == pytest.approx([0.03, -0.03, 0.03, -0.03])
     assert sent.noise_variance == pytest.approx(0.0009)
-    with pytest.raises(quietnn.InvalidConfig, match="write for example toy:num_steps=2"):
+    with pytest.raises(InvalidConfig, match="write for example toy:num_steps=2"):
         channel_named("toy")
 
 

@@ -187,7 +187,9 @@ def test_a_file_whose_records_are_deflated_holds_the_same_numbers(tmp_path: Path
     assert all(found.read(name).equal(tensor) for name, tensor in state.items())
     denoise_checkpoint(tmp_path / "in.pt", tmp_path / "out.pt", noise_variance=0.01)
     written = load(tmp_path / "out.pt")
-    assert all(written[name].equal(tensor) for name, tensor in quietnn.denoise(state, noise_variance=0.01).items())
+    assert all(
+        written[name].equal(tensor) for name, tensor in quietnn.denoise(state, noise_variance=0.01).model.items()
+    )
 
 
 def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from quietnn.denoisers.affine import Temperatures
 from safetensors.torch import save
 from torch import nn
 

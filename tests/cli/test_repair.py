@@ -1,0 +1,114 @@
+"""`quietnn repair`: a noisy file or folder in, a repaired one of the same kind out."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+import quietnn
+from quietnn.checkpoints.provenance import history
+from quietnn.cli.main import app
+from quietnn.errors import InvalidConfig
+from quietnn.repairs.base import REPAIRS
+from quietnn.tasks.digits import digits_task
+
+RUN = CliRunner()
+
+OWN = """
+from torch import nn
+import torch
+from quietnn import Examples, Task
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 3)).eval()
+
+def examples(num_examples, seed):
+    labels = torch.arange(num_examples) % 3
+    inputs = torch.eye(6)[labels] + 0.1 * torch.randn(num_examples, 6, generator=torch.Generator().manual_seed(seed))
+    return Examples(inputs, labels)
+
+def task():
+    return Task("mine", network, examples, lambda num_examples: examples(num_examples or 60, 99))
+"""
+
+
+def call(*arguments: object) -> str:
+    result = RUN.invoke(app, ["repair", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """Weights of the digits' network that went through a channel with a gain, as `quietnn transmit` leaves them."""
+    clean, noisy = tmp_path / "clean.safetensors", tmp_path / "noisy.safetensors"
+    save_file(digits_task().load_model().state_dict(), clean, metadata={"note": "kept", "format": "pt"})
+    assert (
+        RUN.invoke(
+            app, ["transmit", str(clean), str(noisy), "--seed", "0", "--channel", "quantise:num_bits=2"]
+        ).exit_code
+        == 0
+    )
+    return noisy
+
+
+def test_what_the_channel_recorded_is_used_gain_and_all_and_the_file_keeps_its_metadata(
+    tmp_path: Path, sent: Path
+) -> None:
+    out = tmp_path / "out.safetensors"
+    call(sent, out, "--task", "digits", "--recorded", "--method", "calibrated")
+    with safe_open(out, framework="pt") as file:
+        metadata = file.metadata()
+    assert metadata["note"] == "kept"
+    assert [step["verb"] for step in history(metadata)] == ["transmit", "repair"]
+    observation = quietnn.transmit(digits_task().load_model(), channel="quantise:num_bits=2", seed=0)
+    examples = digits_task().tuning_examples(100, 0)
+    expected = quietnn.calibrate(observation, examples.inputs).model.state_dict()
+    written = load_file(out)
+    assert all(torch.allclose(written[name].float(), tensor.float(), atol=1e-5) for name, tensor in expected.items())
+
+
+def test_a_network_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_for_repair.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(6, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Linear(32, 3)
+    )
+    save_file(network.state_dict(), tmp_path / "in.safetensors")
+    told = call("in.safetensors", "out.safetensors", "--task", "mine_for_repair:task", "--wnr-db", 3, "--no-labels")
+    assert "* calibrated" in told
+    assert "wrote out.safetensors: calibrated" in told
+
+
+def test_without_a_task_closed_forms_go_from_file_to_file(tmp_path: Path, sent: Path) -> None:
+    call(sent, tmp_path / "out.safetensors", "--method", "mmse_layerwise", "--wnr-db", 3)
+    assert load_file(tmp_path / "out.safetensors").keys() == load_file(sent).keys()
+    with pytest.raises(InvalidConfig, match=r"add --task digits.*--method ml or mmse or mmse_layerwise"):
+        call(sent, tmp_path / "other.safetensors", "--wnr-db", 3)
+    assert not (tmp_path / "other.safetensors").exists()
+
+
+def test_a_wrong_method_lists_all_there_are(tmp_path: Path, sent: Path) -> None:
+    with pytest.raises(InvalidConfig, match="did you mean 'posterior'") as caught:
+        call(sent, tmp_path / "out.safetensors", "--task", "digits", "--method", "posteriour")
+    assert all(name in str(caught.value) for name in REPAIRS)
+
+
+def test_a_folder_of_transformers_comes_out_as_one(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=30
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "in")
+    call(tmp_path / "in", tmp_path / "out", "--method", "mmse_layerwise", "--wnr-db", 3)
+    loaded = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out")
+    received = load_file(tmp_path / "in" / "model.safetensors")
+    name = "bert.encoder.layer.0.output.dense.weight"
+    assert not torch.equal(loaded.state_dict()[name], received[name])
