@@ -246,8 +246,13 @@ class Evidence:
         return replace(known, inputs=take(known.inputs, positions), labels=labels, score=score)
 
     def without_labels(self) -> "Evidence":
-        """The inputs alone."""
-        return replace(self, labels=None, mean_loss=None, num_examples=None, score=None)
+        """The inputs alone; those of a loader stay there.
+
+        >>> Evidence([(torch.zeros(2, 3), torch.tensor([0, 1]))]).without_labels().has_labels
+        False
+        """
+        inputs = _InputsOf(self.inputs) if self.is_streamed else self.inputs
+        return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
     def judge(self, network: nn.Module) -> Verdict:
         """Run a network on all examples in evaluation mode, batch by batch; its modes are restored."""
@@ -331,6 +336,16 @@ class Evidence:
 
 NOTHING = Evidence()
 """No evidence: neither inputs nor labels."""
+
+
+@dataclass(frozen=True)
+class _InputsOf:
+    """Batches of a loader without their labels."""
+
+    loader: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Inputs]:
+        return (parts_of_batch(batch)[0] for batch in self.loader)
 
 
 def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
