@@ -1,10 +1,10 @@
 """Every repair takes a DataLoader: what it needs in memory it gathers, and the rest it runs batch by batch."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
-from tests.repairs.conftest import Miniature
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -22,14 +22,14 @@ NOISE = 0.01
 SHORT = PosteriorSettings(num_steps=3, num_guard_steps=3)
 
 
-def batches_of(examples: Miniature, *, batch_size: int = 16, shuffle: bool = False) -> Evidence:
+def batches_of(examples: Any, *, batch_size: int = 16, shuffle: bool = False) -> Evidence:
     generator = torch.Generator().manual_seed(1)
     dataset = TensorDataset(examples.inputs, examples.labels)
     return Evidence(DataLoader(dataset, batch_size, shuffle=shuffle, generator=generator), batch_size=batch_size)
 
 
 @pytest.mark.parametrize("method", ["self_trained", "posterior", "finetuned", "calibrated_balanced", "mmse_pb"])
-def test_a_loader_gives_what_tensors_give(miniature: Miniature, method: str) -> None:
+def test_a_loader_gives_what_tensors_give(miniature: Any, method: str) -> None:
     received = quietnn.transmit(miniature.model, wnr_db=10.0, seed=0)
     in_memory = Evidence(miniature.inputs, miniature.labels, batch_size=16)
     whole, streamed, shuffled = (
@@ -41,11 +41,11 @@ def test_a_loader_gives_what_tensors_give(miniature: Miniature, method: str) -> 
     assert accuracy(shuffled, miniature) >= accuracy(received.received, miniature)
 
 
-def accuracy(network: nn.Module, examples: Miniature) -> float:
+def accuracy(network: nn.Module, examples: Any) -> float:
     return float((network.eval()(examples.inputs).argmax(1) == examples.labels).double().mean())
 
 
-def test_passes_of_starts_count_in_what_begins_from_them(miniature: Miniature) -> None:
+def test_passes_of_starts_count_in_what_begins_from_them(miniature: Any) -> None:
     """Three layers, one of them in front of the BatchNorm: a third of a pass, and 32 of 60 inputs once more."""
     observation = Observation(miniature.model, NOISE)
     partial = (1 + 32 / 60) / 3
@@ -58,7 +58,7 @@ def test_passes_of_starts_count_in_what_begins_from_them(miniature: Miniature) -
 
 @pytest.mark.parametrize("repair", [branches, energy_restored])
 def test_a_head_is_centred_by_batches_as_by_all_inputs_at_once(
-    layer_normed: Miniature, repair: Callable[..., Repaired]
+    layer_normed: Any, repair: Callable[..., Repaired]
 ) -> None:
     observation = Observation(layer_normed.model, NOISE)
     whole, streamed = (
@@ -70,7 +70,7 @@ def test_a_head_is_centred_by_batches_as_by_all_inputs_at_once(
     assert not torch.equal(whole.model[-1].bias, layer_normed.model[-1].bias)
 
 
-def test_branches_read_no_more_than_two_inputs_of_a_stream(layer_normed: Miniature) -> None:
+def test_branches_read_no_more_than_two_inputs_of_a_stream(layer_normed: Any) -> None:
     num_batches = 0
 
     class Loader:
@@ -84,7 +84,7 @@ def test_branches_read_no_more_than_two_inputs_of_a_stream(layer_normed: Miniatu
     assert num_batches == 1
 
 
-def test_labels_of_a_loader_are_left_out_where_asked_for(miniature: Miniature) -> None:
+def test_labels_of_a_loader_are_left_out_where_asked_for(miniature: Any) -> None:
     unlabelled = batches_of(miniature).without_labels()
     assert unlabelled.is_streamed
     assert not unlabelled.has_labels
