@@ -261,8 +261,12 @@ class Evidence:
         return replace(known, inputs=take(known.inputs, positions), labels=labels, score=score)
 
     def without_labels(self) -> "Evidence":
-        """The inputs alone."""
-        inputs = _InputsOnly(self.inputs) if self.is_streamed else self.inputs
+        """The inputs alone; those of a loader stay there.
+
+        >>> Evidence([(torch.zeros(2, 3), torch.tensor([0, 1]))]).without_labels().has_labels
+        False
+        """
+        inputs = _InputsOf(self.inputs) if self.is_streamed else self.inputs
         return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
     def judge(self, network: nn.Module) -> Verdict:
@@ -349,14 +353,14 @@ NOTHING = Evidence()
 """No evidence: neither inputs nor labels."""
 
 
-class _InputsOnly:
-    """Batches without their labels."""
+@dataclass(frozen=True)
+class _InputsOf:
+    """Batches of a loader without their labels."""
 
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self._batches = batches
+    loader: Iterable[Any]
 
     def __iter__(self) -> Iterator[Inputs]:
-        return (parts_of_batch(batch)[0] for batch in self._batches)
+        return (parts_of_batch(batch)[0] for batch in self.loader)
 
 
 def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:

@@ -115,7 +115,7 @@ class LayerMismatch:
 
 
 class _Mismatch:
-    """The rule of one pass: plain re-estimation, so that every layer is given inputs of their proper scale."""
+    """The rule of the visits: plain re-estimation, so that every layer is given inputs of their proper scale."""
 
     def __init__(self, noisy: set[int]) -> None:
         self.layers: list[LayerMismatch] = []

@@ -19,7 +19,8 @@ class Repaired:
     Attributes:
         model: the repaired network, a copy; a state dict or a tensor where one was given.
         name: of the method that made it, a row of `REPAIRS`.
-        passes: what it cost, in forward passes over the examples; a backward pass counts two.
+        passes: what it cost, in forward passes over the examples; a backward pass counts two, and one that ends at a
+            layer counts as the share of layers it ran.
         details: what else the method has to tell, by name.
 
     >>> from torch import nn

@@ -29,8 +29,8 @@ def calibrate_structured(
 ) -> Repaired:
     """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
 
-    One forward pass and no labels; `calibrate` tells what the inputs have to be. A layer that holds more noise than
-    signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md). The same applies
+    No labels; `calibrate` tells what the inputs have to be and how many passes they take. A layer that holds more noise
+    than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md). The same applies
     where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the convolutions in
     front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
 

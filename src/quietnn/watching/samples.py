@@ -45,9 +45,13 @@ class Sample:
     @classmethod
     def merged(cls, first: "Sample", parts: Iterable["Sample"]) -> "Sample":
         """One sample from those of batches; `first` is that of the first images, which `concentration` looks at."""
-        images, entries, sums = [], None, None
+        images: list[ImageMoments] = []
+        entries, sums = None, None
         for part in parts:
             images.append(part._images)
+            # Few large tables: many small ones between activations that come and go would pin freed memory.
+            while len(images) > 1 and len(images[-1].means) >= len(images[-2].means):
+                images[-2:] = [ImageMoments.joined(images[-2:])]
             if first._layer is not None:
                 entries = part._entries if entries is None else _checked(entries, part._entries).merged(part._entries)
                 sums = part.input_sum if sums is None else sums.merged(part.input_sum)

@@ -1,4 +1,4 @@
-"""Noise-aware calibration: the statistics of every BatchNorm, fitted to the noisy weights in one forward pass."""
+"""Noise-aware calibration: the statistics of every BatchNorm, fitted to the noisy weights by forward passes."""
 
 import copy
 import math
@@ -48,7 +48,9 @@ def calibrate(
 
     Args:
         what: the network as received, or denoised; its BatchNorms hold the clean statistics.
-        inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`.
+        inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`. Up
+            to 256 take one forward pass. More are run in batches, each BatchNorm by a pass up to where it stands: about
+            half as many passes as there are BatchNorms, with one batch and one layer's moments in memory.
         noise_variance: `sigma_z^2`, the variance of the noise on every received weight; or by tensor or group name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         denoisers: the affine maps that were applied to the weights since, one for all or one by group.
@@ -59,7 +61,8 @@ def calibrate(
 
     Returns:
         The network with new running statistics; weights (the last bias aside, if asked for), modes, counters and
-        momentum as they were. `details["report"]` says how each layer was weighed.
+        momentum as they were. `details["report"]` says how each layer was weighed; a pass that stops at a BatchNorm
+        counts in `passes` as the share of layers that it ran.
 
     Raises:
         QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The network is then
@@ -95,7 +98,7 @@ def mmse_calibrated(observation: Observation[Any, Any], evidence: Evidence) -> R
 
 
 class _NoiseAware:
-    """The rule of one pass: it remembers the gap it has seen and the noise it has passed."""
+    """The rule of the visits: it remembers the gap it has seen and the noise it has passed."""
 
     def __init__(self, noise: dict[int, ParameterNoise], *, is_rounded: bool | None = None) -> None:
         self._told_rounded = is_rounded
