@@ -102,7 +102,7 @@ def _sharded(index: Path) -> tuple[Shard, ...]:
     for name in dict.fromkeys(weight_map.values()):
         if not name.endswith(".safetensors") or Path(name).name != name:
             raise InvalidWeights(f"{index} names the shard {name!r}; shards are .safetensors files beside the index")
-        if len(os.fsencode(name)) > _LONGEST_NAME or not (index.parent / name).is_file():
+        if len(name.encode(errors="replace")) > _LONGEST_NAME or not (index.parent / name).is_file():
             raise MissingData(
                 f"{index.name} names the shard {name[:_LONGEST_NAME]}, which is not in {index.parent}; fetch it"
             )
