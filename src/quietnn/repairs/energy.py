@@ -1,24 +1,32 @@
-"""The energy that noise adds to what a layer makes, taken out again: the label-free repair that keeps every balance.
+"""The energy that noise adds to what a layer gives to a normalised sum, taken out again: label-free, without harm.
 
-Noise of variance `sigma_z^2` adds `N = sigma_z^2 sum(x^2)` to the energy `S` of each output of a layer. Branches of a
-residual stream then count more than they were trained to, and attention is sharper. A factor `sqrt(S / (S + N))` on the
-layer gives the energy back. What the layer is given is seen, so `N` is known, and `S` is what is measured less `N`.
+Noise of variance `sigma_z^2` adds `N = sigma_z^2 sum(x^2)` to the energy `S` of each output of a layer. In
+`norm(x + f(x))` a noisy branch therefore counts more than it was trained to. A factor `sqrt(S / (S + N))` gives its
+energy back. What the layer is given is seen, so `N` is known, and `S` is what is measured less `N`.
+
+Only layers that reach the next normalisation linearly have it: embeddings, values, the last layer of a branch. In front
+of a softmax, an activation or a gate a factor moves the point of work, and what is received is right on average.
 """
 
+import copy
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from quietnn.batches import call
+from quietnn.batches import Inputs, call
 from quietnn.errors import InvalidWeights
 from quietnn.evidence import Evidence
-from quietnn.noise import noise_by_tensor, one_variance
+from quietnn.noise import TensorNoise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import centre_if_possible
+from quietnn.repairs.kinds import normalises_each_input
 from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly
 from quietnn.watching.survey import CONVOLUTIONS, given
@@ -26,6 +34,9 @@ from quietnn.watching.undisturbed import undisturbed
 from quietnn.weights import check_weights
 
 _LAYERS: tuple[type[nn.Module], ...] = (nn.Linear, nn.Embedding, *CONVOLUTIONS)
+
+_TOLERANCE = 1e-3
+"""How far from a line rounding may be; an activation is a tenth and more away from it."""
 
 
 def energy_factor(energy: float, noise_energy: float, *, width: int) -> float:
@@ -53,17 +64,19 @@ def energy_factor(energy: float, noise_energy: float, *, width: int) -> float:
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def energy_restored(
+def restore_energy(
     observation: Observation[Any, Any], evidence: Evidence, *, balanced_classes: bool = False
 ) -> Repaired:
     """Multiply each layer by what gives its outputs the energy that they have without noise (docs/auto.md).
 
-    For networks that normalise each input. Linear layers, convolutions and embeddings are multiplied, each by its
-    `energy_factor`; a layer of another kind, or whose weights another layer shares, stays as received.
+    For networks that normalise each input. Linear layers, convolutions, embeddings, and the values and last layer of
+    torch's attention are multiplied, each by its `energy_factor`, if they reach the next normalisation linearly. All
+    others stay as received: those in front of a softmax or an activation, a head, weights that layers share.
 
     Args:
         observation: the network as received.
-        evidence: inputs, about 100, run in batches. No labels are needed.
+        evidence: inputs, about 100, run in batches; two of them three times more for each layer, to see which reach a
+            normalisation linearly. No labels are needed.
         balanced_classes: all classes are about equally common among the inputs; then the last bias is corrected too,
             where there is one.
 
@@ -72,7 +85,7 @@ def energy_restored(
 
     >>> network = nn.Sequential(nn.Linear(4, 8, bias=False), nn.LayerNorm(8))
     >>> _ = nn.init.ones_(network[0].weight)
-    >>> repaired = energy_restored(Observation(network, 0.36), Evidence(torch.ones(10, 4)))   # energy 16, 1.44 of noise
+    >>> repaired = restore_energy(Observation(network, 0.36), Evidence(torch.ones(10, 4)))    # energy 16, 1.44 of noise
     >>> round(repaired.model[0].weight[0, 0].item() ** 2, 2)
     0.91
     """
@@ -82,16 +95,34 @@ def energy_restored(
     if noise is None:
         noise = dict.fromkeys(weights, one_variance(observation.known_noise))
     result = with_weights(model, {})
-    for layer, factor in _factors(result, evidence, _variances(model, noise)).items():
-        for parameter in layer.parameters(recurse=False):
-            parameter.mul_(factor)
+    with undisturbed(result), eagerly(result):
+        layers = _linear_ones(result, evidence.first(2), observation.normalisation)
+        for part, factor in _factors(result, evidence, _variances(model, noise), layers).items():
+            for parameter in part.parameters:
+                parameter.mul_(factor)
     if not balanced_classes:
         return Repaired(result, "energy", 1.0)
     centre_if_possible(observation, result, evidence)
     return Repaired(result, "energy_balanced", 2.0)
 
 
-def _variances(model: nn.Module, noise: dict[str, Any]) -> nn.Module:
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A layer, or one of the four in an attention: its parameters, or views of them, and how many outputs it has."""
+
+    name: str
+    parameters: tuple[Tensor, ...]
+    width: int
+
+
+_Measured = Iterator[tuple[_Part, Tensor, Tensor]]
+"""Parts with what they made of some inputs, and the variance of its noise."""
+
+_Measure = Callable[[tuple[Any, ...], dict[str, Any], Any], _Measured]
+"""From what a layer was called with, and what it made."""
+
+
+def _variances(model: nn.Module, noise: Mapping[str, TensorNoise]) -> nn.Module:
     """The network with the variance of its noise in place of each parameter: given squares, it makes noise energy."""
     twin = with_weights(model, {}).float()
     for name, parameter in twin.named_parameters():
@@ -99,47 +130,127 @@ def _variances(model: nn.Module, noise: dict[str, Any]) -> nn.Module:
     return twin.eval()
 
 
-def _factors(model: nn.Module, evidence: Evidence, variances: nn.Module) -> dict[nn.Module, float]:
-    """The factor of each layer, from one pass over the inputs."""
+def _linear_ones(model: nn.Module, inputs: Inputs, normalisation: tuple[type[nn.Module], ...]) -> dict[str, nn.Module]:
+    """The layers, by name, whose output reaches the next normalisation of an input linearly.
+
+    Seen by multiplying the output by -1, 0 and 2: what enters that normalisation then lies on a line.
+    """
     uses = Counter(id(one) for layer in model.modules() for one in layer._parameters.values())
-    twins = {
-        layer: twin
-        for layer, twin in zip(model.modules(), variances.modules(), strict=True)
-        if _is_linear_in_weights(layer) and all(uses[id(one)] == 1 for one in layer.parameters())
+    norms = [layer for layer in model.modules() if normalises_each_input(layer, normalisation)]
+    return {
+        name: layer
+        for name, layer in model.named_modules()
+        if _is_sum_of_weights(layer)
+        and all(uses[id(one)] == 1 for one in layer.parameters())
+        and _is_on_a_line([_behind(model, inputs, layer, norms, factor) for factor in (-1.0, 0.0, 2.0)])
     }
-    energies: dict[nn.Module, Tensor] = {}
 
-    def after(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        received = given(args, kwargs)
-        squares = received.float().square() if received.is_floating_point() else received
-        noise = twins[layer](squares).sum(dtype=torch.float64)
-        pair = torch.stack([output.double().square().sum(), noise])
-        energies[layer] = energies.get(layer, torch.zeros_like(pair)) + pair
 
-    handles = [layer.register_forward_hook(after, with_kwargs=True) for layer in twins]
+def _behind(model: nn.Module, inputs: Inputs, layer: nn.Module, norms: list[nn.Module], factor: float) -> Tensor | None:
+    """What enters the next normalisation if a layer's output is multiplied by a factor; None if there is none."""
+    is_made, entered = False, None
+
+    def scale(_: nn.Module, __: object, output: Any) -> Any:
+        nonlocal is_made
+        is_made = True
+        return (factor * output[0], *output[1:]) if isinstance(output, tuple) else factor * output
+
+    def keep(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal entered
+        if is_made and entered is None:
+            entered = given(args, kwargs).double()
+
+    handles = [layer.register_forward_hook(scale)]
+    handles += [norm.register_forward_pre_hook(keep, with_kwargs=True) for norm in norms]
     try:
-        with undisturbed(model), eagerly(model):
-            for inputs, _ in evidence.batches():
-                call(model, inputs)
+        call(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
-    names = {layer: name for name, layer in model.named_modules()}
-    for layer, pair in energies.items():
+    return entered
+
+
+def _is_on_a_line(entered: list[Tensor | None]) -> bool:
+    negative, none, double = entered
+    if negative is None or none is None or double is None or none.shape != double.shape:
+        return False
+    if not bool(torch.isfinite(double).all()):
+        raise InvalidWeights("what enters a normalisation is not finite; the noise has blown up the network before it")
+    return float((2 * negative + double - 3 * none).norm()) <= _TOLERANCE * float((double - negative).norm())
+
+
+def _factors(
+    model: nn.Module, evidence: Evidence, variances: nn.Module, layers: Mapping[str, nn.Module]
+) -> dict[_Part, float]:
+    """The factor of each part of some layers, from one pass over the inputs."""
+    watched: list[tuple[nn.Module, _Measure]] = []
+    for name, layer in layers.items():
+        twin = variances.get_submodule(name)
+        if isinstance(layer, nn.MultiheadAttention) and isinstance(twin, nn.MultiheadAttention):
+            watched.append((layer, _attention(name, layer, twin)))
+        else:
+            watched.append((layer, _plain(name, layer, twin)))
+    energies: dict[_Part, Tensor] = {}
+
+    def watch(measure: _Measure) -> Callable[..., None]:
+        def after(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            for part, made, noise in measure(args, kwargs, output):
+                pair = torch.stack([made.double().square().sum(), noise.sum(dtype=torch.float64)])
+                energies[part] = energies.get(part, torch.zeros_like(pair)) + pair
+
+        return after
+
+    handles = [layer.register_forward_hook(watch(measure), with_kwargs=True) for layer, measure in watched]
+    try:
+        for inputs, _ in evidence.batches():
+            call(model, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for part, pair in energies.items():
         if not bool(torch.isfinite(pair).all()):
-            raise InvalidWeights(f"what {names[layer]} makes is not finite; the noise has blown up the network")
-    return {layer: energy_factor(*pair.tolist(), width=_width(layer)) for layer, pair in energies.items()}
+            raise InvalidWeights(f"what {part.name} makes is not finite; the noise has blown up the network")
+    return {part: energy_factor(*pair.tolist(), width=part.width) for part, pair in energies.items()}
 
 
-def _is_linear_in_weights(layer: nn.Module) -> bool:
+def _plain(name: str, layer: nn.Module, twin: nn.Module) -> _Measure:
+    widths = (getattr(layer, one, 0) for one in ("out_features", "out_channels", "embedding_dim", "nf"))
+    part = _Part(name, tuple(layer.parameters()), max(widths))
+
+    def measure(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> _Measured:
+        received = given(args, kwargs)
+        squares = received.float().square() if received.is_floating_point() else received
+        yield part, output, twin(squares)
+
+    return measure
+
+
+def _attention(name: str, layer: nn.MultiheadAttention, twin: nn.MultiheadAttention) -> _Measure:
+    """Torch's attention calls none of its layers: its values, and what its last layer is given, are made once more."""
+    before_last = copy.deepcopy(layer)
+    before_last._forward_hooks.clear()
+    before_last.out_proj.weight.copy_(torch.eye(layer.embed_dim))
+    if layer.out_proj.bias is not None:
+        before_last.out_proj.bias.zero_()
+    values = _Part(f"{name}.value", _value_rows(layer), layer.embed_dim)
+    last = _Part(f"{name}.out_proj", tuple(layer.out_proj.parameters()), layer.embed_dim)
+
+    def measure(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> _Measured:
+        received = args[2] if len(args) > 2 else kwargs["value"]
+        yield values, linear(received, *values.parameters), linear(received.float().square(), *_value_rows(twin))
+        inner = before_last(*args, **kwargs)[0]
+        yield last, output[0], twin.out_proj(inner.float().square())
+
+    return measure
+
+
+def _value_rows(layer: nn.MultiheadAttention) -> tuple[Tensor, ...]:
+    return tuple(one.chunk(3)[2] for one in (layer.in_proj_weight, layer.in_proj_bias) if one is not None)
+
+
+def _is_sum_of_weights(layer: nn.Module) -> bool:
     """Whether outputs are sums of weights times inputs. Conv1D is transformers' name for a transposed linear layer."""
+    if type(layer) is nn.MultiheadAttention:
+        return layer.in_proj_weight is not None and layer.bias_k is None
     is_known = type(layer) in _LAYERS or (type(layer).__name__ == "Conv1D" and hasattr(layer, "nf"))
     return is_known and set(layer._parameters) <= {"weight", "bias"} and getattr(layer, "max_norm", None) is None
-
-
-def _width(layer: nn.Module) -> int:
-    """How many outputs a layer has for each input or position."""
-    for name in ("out_features", "out_channels", "embedding_dim", "nf"):
-        if hasattr(layer, name):
-            return int(getattr(layer, name))
-    raise AssertionError(f"{type(layer).__name__} has no width")

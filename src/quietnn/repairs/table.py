@@ -13,7 +13,7 @@ from quietnn.repairs.batchnorm.calibrate import calibrate, mmse_calibrated
 from quietnn.repairs.batchnorm.re_estimation import re_estimate
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.denoise import denoised
-from quietnn.repairs.energy import energy_restored
+from quietnn.repairs.energy import restore_energy
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.kinds import (
@@ -95,8 +95,8 @@ _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, set
 _row("re_estimated", _plain(re_estimate), applies=_BATCH_NORM)
 _row("branches", _plain(denoise_branches), applies=_each_input, by_auto=always)
 _row("branches_balanced", _plain(denoise_branches, balanced_classes=True), applies=_each_input)
-_row("energy", _plain(energy_restored), applies=_each_input, by_auto=always, unjudged=always)
-_row("energy_balanced", _plain(energy_restored, balanced_classes=True), applies=_each_input, unjudged=always)
+_row("energy", _plain(restore_energy), applies=_each_input, by_auto=always, unjudged=always)
+_row("energy_balanced", _plain(restore_energy, balanced_classes=True), applies=_each_input, unjudged=always)
 _row("mmse_calibrated", _plain(mmse_calibrated), applies=_BATCH_NORM)
 _row("calibrated", _plain(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _plain(calibrate, balanced_classes=True), applies=_BATCH_NORM)
