@@ -157,11 +157,11 @@ def test_a_head_that_cannot_be_centred_does_not_cost_the_repair(layer_normed: ob
 def test_weights_that_overflow_stay_as_received(layer_normed: object) -> None:
     broken = copy.deepcopy(layer_normed.model)
     with torch.no_grad():
-        broken[3].weight.fill_(3e38)
+        broken[0].weight.fill_(3e38)
     result = auto(broken, layer_normed.inputs, noise_variance=0.01, balanced_classes=True, max_passes=5)
     assert result.name == "ml"
     failed = {one.name: one.failed for one in result.details["tried"]}
-    assert failed["energy_balanced"].startswith("failed: what 3 makes is not finite")
+    assert failed["energy_balanced"].startswith("failed: what enters a normalisation is not finite")
 
 
 def test_a_normalisation_of_ones_own_is_believed() -> None:
