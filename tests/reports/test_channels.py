@@ -2,14 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from quietnn.errors import MissingData
 from quietnn.records import Record
 from quietnn.reports.analysis import analyse_task
 from quietnn.reports.channels import channel_title, level_ticks, over_channels, wnr_axis
-from quietnn.reports.equal_uses_figure import AXIS, equal_uses_figure
 from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.payload import page_title
 from quietnn.reports.runs import Run
@@ -77,18 +72,3 @@ def test_names_of_levels_do_not_run_into_each_other() -> None:
     records = [result("ml", wnr_db, 0.5) for wnr_db in (4.0, 6.0, 6.12, 6.444, 12.0)]
     (axes,) = task_figures(analyse_task("digits", records, 0.6, 10))["accuracy"].axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["4", "6", "12"]
-
-
-def test_at_equal_uses_a_costly_link_stands_further_right() -> None:
-    runs = [
-        Run("a", Path("a"), {}, tuple(link("digital", (0.3, 0.8)))),
-        Run("b", Path("b"), {}, (*link("fading", (0.4, 0.7), rate=2.0), result("clean", np.inf, 0.95))),
-    ]
-    (axes,) = equal_uses_figure(runs, methods=("ml",)).axes
-    by_label = {line.get_label(): line for line in axes.lines}
-    np.testing.assert_allclose(by_label["digital code at capacity"].get_xdata(), [4.0, 8.0])
-    np.testing.assert_allclose(by_label["Rayleigh block fading"].get_xdata(), [7.01, 11.01])
-    assert (axes.get_title(), axes.get_xlabel()) == ("Handwritten digits at equal channel uses: ML", AXIS)
-    assert "no noise, 95.0 %" in by_label
-    with pytest.raises(MissingData, match="posterior"):
-        equal_uses_figure(runs, methods=("posterior",))

@@ -15,7 +15,6 @@ from quietnn.reports.tables import (
     gain_table,
     interval_text,
     to_csv,
-    to_html,
     to_latex,
     to_markdown,
 )
@@ -76,13 +75,6 @@ def test_markdown_keeps_hostile_cells_inside_their_cell() -> None:
         "|---|---|",
         "| &lt;script>alert(1)&lt;/script> | a\\|b 50 % of {_} |",
     ]
-
-
-def test_html_escapes_every_text() -> None:
-    shown = to_html(NASTY)
-    assert "<script" not in shown
-    assert "A &amp; B" in shown
-    assert "&lt;script&gt;" in shown
 
 
 def test_latex_escapes_its_signs() -> None:

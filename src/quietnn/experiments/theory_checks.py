@@ -1,6 +1,5 @@
 """Every closed form of the theory beside a simulation, and the data of the paper's figures 2, 3, 5 and 6."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -164,12 +163,3 @@ class TheoryChecks:
             "num_samples": estimate.num_samples,
             "seed": self.seed,
         }
-
-
-def worst_z(records: list[Record]) -> float:
-    """The largest `|z|` of the checks.
-
-    >>> worst_z([{"kind": "check", "z": -2.0}, {"kind": "check", "z": 1.0}, {"kind": "surface"}])
-    2.0
-    """
-    return max((math.fabs(record["z"]) for record in records if record["kind"] == "check"), default=0.0)

@@ -1,7 +1,6 @@
 """Tables as plain data, and the ways to write them: Markdown, LaTeX, CSV, HTML."""
 
 import csv
-import html
 import io
 import math
 from collections import defaultdict
@@ -115,23 +114,6 @@ def to_csv(table: Table) -> str:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([table.header, *table.rows])
     return buffer.getvalue()
-
-
-def to_html(table: Table) -> str:
-    """The table as HTML; every cell is escaped.
-
-    >>> to_html(Table("T", ("a",), (("<b>",),))).count("&lt;b&gt;")
-    1
-    """
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in table.header)
-    body = "\n".join(
-        f'<tr><th scope="row">{html.escape(row[0])}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in table.rows
-    )
-    caption = f"<caption>{html.escape(table.caption)}</caption>"
-    return f"<table>\n{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def _accuracy_cells(curve: Curve, wnrs: Sequence[float]) -> list[str]:

@@ -207,10 +207,5 @@ class QuadraticNetwork:
         theta, rho = sw / s, math.sqrt(sw - a * sw * sw / (b * s))
         return CriticalPoint("edge", theta, rho, float(self.error(theta, rho)), "minimum")
 
-    def global_minimum(self) -> CriticalPoint:
-        """The least error over all `(theta, rho)`: P3 if `B sz^2 <= A sw^2`, else P2, which ignores r."""
-        _, p2, p3, _ = self.critical_points()
-        return p3 if self.b * self.noise_variance**2 <= self.a * self.weight_variance**2 else p2
-
     def _point(self, name: str, theta: float, rho: float) -> CriticalPoint:
         return CriticalPoint(name, theta, rho, float(self.error(theta, rho)), self.kind(theta, rho))
