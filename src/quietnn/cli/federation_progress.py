@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from quietnn.experiments.noisy_training import Unit
+from quietnn.experiments.unit import Unit
 from quietnn.records import Record
 
 
@@ -19,7 +19,7 @@ class FederationProgress:
     def on_round(self, unit: Unit, record: Record) -> None:
         """Show where the run stands."""
         accuracy = record.get("accuracy")
-        latest = f"{unit.method} at {unit.wnr_db:g} dB, draw {unit.draw}: round {record['round']}/{self._num_rounds}"
+        latest = f"{unit.method} at {unit.level:g} dB, draw {unit.draw}: round {record['round']}/{self._num_rounds}"
         latest += f", loss {record['loss']:.3f}" + ("" if accuracy is None else f", {100 * accuracy:.1f} %")
         self._progress.update(self._bar, latest=latest)
 

@@ -7,32 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from quietnn.errors import InvalidConfig, MissingData, QuietnnError
+from quietnn.experiments.unit import Unit, Worker
 from quietnn.records import Record
-
-Unit = TypeVar("Unit")
-UnitIn = TypeVar("UnitIn", contravariant=True)
 
 ENGINES = ("inline", "processes", "ray")
 MAX_ATTEMPTS = 3
 
 
-class Works(Protocol[UnitIn]):
-    """A worker: loads what it needs when it is made, then runs units."""
-
-    def run(self, unit: UnitIn) -> Iterator[Record]:
-        """The records of a unit."""
-        ...
-
-
-MakeWorker = Callable[[], Works[Unit]]
+MakeWorker = Callable[[], Worker]
 
 
 def run_units(
     engine: str,
-    make_worker: MakeWorker[Unit],
+    make_worker: MakeWorker,
     units: Sequence[Unit],
     *,
     num_workers: int = 2,
@@ -62,7 +52,7 @@ def run_units(
     raise InvalidConfig(f"there is no engine {engine!r}; choose one of {', '.join(ENGINES)}")
 
 
-def _run_inline(make_worker: MakeWorker[Unit], units: Sequence[Unit], num_threads: int) -> Iterator[Record]:
+def _run_inline(make_worker: MakeWorker, units: Sequence[Unit], num_threads: int) -> Iterator[Record]:
     import torch
 
     before = torch.get_num_threads()
@@ -76,7 +66,7 @@ def _run_inline(make_worker: MakeWorker[Unit], units: Sequence[Unit], num_thread
 
 
 def _run_in_processes(
-    make_worker: MakeWorker[Unit], units: Sequence[Unit], num_workers: int, num_threads: int
+    make_worker: MakeWorker, units: Sequence[Unit], num_workers: int, num_threads: int
 ) -> Iterator[Record]:
     waiting = deque((unit, 1) for unit in units)
     crew = _Crew(make_worker, num_threads)
@@ -111,7 +101,7 @@ def _run_in_processes(
 class _Crew:
     """Worker processes, each on its own pipe with the unit it is at."""
 
-    def __init__(self, make_worker: MakeWorker[Any], num_threads: int) -> None:
+    def __init__(self, make_worker: MakeWorker, num_threads: int) -> None:
         self.busy: dict[Connection, tuple[Any, int]] = {}
         self._processes: dict[Connection, BaseProcess] = {}
         self._context = multiprocessing.get_context("spawn")
@@ -162,7 +152,7 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: Connection, make_worker: MakeWorker[Any], num_threads: int) -> None:
+def _serve(pipe: Connection, make_worker: MakeWorker, num_threads: int) -> None:
     """The life of a worker process: it ends when the pipe does."""
     import torch
 
@@ -180,7 +170,7 @@ def _serve(pipe: Connection, make_worker: MakeWorker[Any], num_threads: int) -> 
 
 
 def _run_on_ray(
-    make_worker: MakeWorker[Unit], units: Sequence[Unit], num_workers: int, num_threads: int, address: str | None
+    make_worker: MakeWorker, units: Sequence[Unit], num_workers: int, num_threads: int, address: str | None
 ) -> Iterator[Record]:
     try:
         import ray

@@ -12,8 +12,9 @@ from torch import nn
 import quietnn
 from quietnn import records
 from quietnn.channels.transmit import transmit
-from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, Unit, candidate, choose
+from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, candidate, choose
 from quietnn.experiments.sweep import RECORDS
+from quietnn.experiments.unit import Unit
 from quietnn.federated.aggregate import ScoreState
 from quietnn.federated.checkpoint import load_server, save_server
 from quietnn.federated.devices import Diverged, copy_state
@@ -87,7 +88,7 @@ class _Run:
         """The record of a run with the same fixed temperatures and seed: two ways to choose them often agree."""
         if self._candidate is None or self._unit.draw == SELECTION_DRAW:
             return None
-        place = {"wnr_db": self._unit.wnr_db, "draw": self._unit.draw, "fixed": self._candidate}
+        place = {"wnr_db": self._unit.level, "draw": self._unit.draw, "fixed": self._candidate}
         for found in records.read(self._folder / RECORDS):
             if place.items() <= found.items():
                 return {**found, "method": self._unit.method}
@@ -127,7 +128,7 @@ class _Run:
         return Federation(
             devices=config.devices(self._task, seed=self._seed),
             training=config.training(),
-            air=config.air(self._unit.wnr_db),
+            air=config.air(self._unit.level),
             estimator=self._estimator,
             num_active=config.num_active,
             seed=self._seed,
@@ -146,12 +147,12 @@ class _Run:
         if unit.method not in (FIXED, FIXED_ORACLE):
             return None
         score = "validation_accuracy" if unit.method == FIXED else "accuracy"
-        return choose(records.read(self._folder / RECORDS), config.fixed, unit.wnr_db, score)
+        return choose(records.read(self._folder / RECORDS), config.fixed, unit.level, score)
 
     @property
     def _estimator(self) -> Estimator:
         if self._candidate is not None:
-            return Affine(fixed_temperatures(*candidate(self._candidate), self._unit.wnr_db))
+            return Affine(fixed_temperatures(*candidate(self._candidate), self._unit.level))
         return SCHEMES["ml"] if self._unit.method == CLEAN else SCHEMES[self._unit.method]
 
     def _judge(self, examples: Examples) -> ScoreState:
@@ -176,7 +177,7 @@ class _Run:
             "run": config.name,
             "task": config.task,
             "method": unit.method,
-            "wnr_db": unit.wnr_db,
+            "wnr_db": unit.level,
             "draw": unit.draw,
             "seed": self._seed,
             "accuracy": None,
@@ -186,7 +187,7 @@ class _Run:
             "version": quietnn.__version__,
         }
         if self._candidate is not None:
-            temperatures = fixed_temperatures(*candidate(self._candidate), unit.wnr_db)
+            temperatures = fixed_temperatures(*candidate(self._candidate), unit.level)
             record |= {"lambda_prime": temperatures.lambda_prime, "beta": temperatures.beta, "fixed": self._candidate}
         return record
 
@@ -219,11 +220,11 @@ class _Run:
     def _checkpoint(self) -> Path:
         unit = self._unit
         method = unit.method.replace(" ", "_")
-        return self._folder / CHECKPOINTS / f"{method}_{unit.wnr_db:g}dB_draw{unit.draw}.safetensors"
+        return self._folder / CHECKPOINTS / f"{method}_{unit.level:g}dB_draw{unit.draw}.safetensors"
 
     @property
     def _settings(self) -> Record:
-        mine = {"method": self._unit.method, "wnr_db": str(self._unit.wnr_db), "seed": self._seed}
+        mine = {"method": self._unit.method, "wnr_db": str(self._unit.level), "seed": self._seed}
         return mine | self._config.identity()
 
 

@@ -21,6 +21,7 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.methods import Draw, check_method, run_method
+from quietnn.experiments.unit import Unit
 from quietnn.observation import misjudged
 from quietnn.records import Record
 from quietnn.repairs.affine import Temperatures
@@ -152,7 +153,7 @@ class NoisyInference:
             del decisive["first_test_position"]  # as in runs that could not choose it
         return records.digest(decisive)
 
-    def units(self) -> list["Unit"]:
+    def units(self) -> list[Unit]:
         """The pieces of work, which may run in any order and place; the clean network first."""
         levels = dict.fromkeys(self.wnr_db or self.levels)
         noisy = [Unit(level, draw, self.methods) for draw in range(self.num_draws) for level in levels]
@@ -167,23 +168,6 @@ class NoisyInference:
         worker = self.worker(data_dir)
         for unit in self.units():
             yield from worker.run(unit)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One noisy network, and the methods to try on it; `level` is its WNR, or what else its channel is set by."""
-
-    level: float
-    draw: int
-    methods: tuple[str, ...]
-
-    def keys(self) -> list[tuple[Any, ...]]:
-        """What tells the unit's records from all others of the run."""
-        return [(self.level, self.draw, method) for method in self.methods]
-
-    def without(self, done: set[tuple[Any, ...]]) -> "Unit":
-        """The part of the unit that is not done yet."""
-        return Unit(self.level, self.draw, tuple(key[2] for key in self.keys() if key not in done))
 
 
 def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:

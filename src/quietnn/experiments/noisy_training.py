@@ -8,6 +8,7 @@ from typing import Any
 from quietnn import records
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
+from quietnn.experiments.unit import Unit
 from quietnn.federated.schemes import CLEAN, FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
 from quietnn.federated.settings import FederationSettings
 from quietnn.units import db_to_ratio
@@ -86,7 +87,7 @@ class NoisyTraining(FederationSettings):
         """Names the identity in a record."""
         return records.digest(self.identity())
 
-    def stages(self) -> list[list["Unit"]]:
+    def stages(self) -> list[list[Unit]]:
         """The runs in an order that makes an unfinished sweep useful: all schemes on one seed, then the next seed.
 
         The runs of a stage are independent; a stage may need the records of those before it.
@@ -103,35 +104,13 @@ class NoisyTraining(FederationSettings):
             stages += [runs, [Unit(wnr_db, draw, (method,)) for wnr_db in wnrs for method in chosen]]
         return [stage for stage in stages if stage]
 
-    def units(self) -> list["Unit"]:
+    def units(self) -> list[Unit]:
         """All runs."""
         return [unit for stage in self.stages() for unit in stage]
 
     def seed_of(self, draw: int) -> int:
         """The seed of a draw."""
         return self.selection_seed if draw == SELECTION_DRAW else self.seed + draw
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One run: a scheme, a WNR and a draw. A candidate for fixed temperatures bears its text as its method."""
-
-    wnr_db: float
-    draw: int
-    methods: tuple[str, ...]
-
-    def keys(self) -> list[tuple[Any, ...]]:
-        """What tells the run's record from all others."""
-        return [(self.wnr_db, self.draw, method) for method in self.methods]
-
-    def without(self, done: set[tuple[Any, ...]]) -> "Unit":
-        """The part of the unit that is not done yet."""
-        return Unit(self.wnr_db, self.draw, tuple(key[2] for key in self.keys() if key not in done))
-
-    @property
-    def method(self) -> str:
-        """The one method of the run."""
-        return self.methods[0]
 
 
 def candidate(text: str) -> tuple[float, float]:

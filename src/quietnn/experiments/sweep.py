@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
 from quietnn.experiments.engines import MakeWorker, run_units
 from quietnn.experiments.noisy_inference import EXTENDABLE, NoisyInference, key_of
+from quietnn.experiments.unit import Unit
 from quietnn.files import write_whole
 from quietnn.records import Record
 
@@ -31,26 +32,6 @@ class Experiment(Protocol):
     def digest(self) -> str:
         """Names what decides the value of a record."""
         ...
-
-
-class Piece(Protocol):
-    """A piece of work: one record for each of its methods."""
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that are still to do."""
-        ...
-
-    def keys(self) -> list[tuple[Any, ...]]:
-        """What `key_of` says of its records."""
-        ...
-
-    def without(self, done: set[tuple[Any, ...]]) -> Self:
-        """The part that is not done yet."""
-        ...
-
-
-AnyPiece = TypeVar("AnyPiece", bound=Piece)
 
 
 def ignore_record(record: Record, done: int, total: int) -> None:
@@ -108,8 +89,8 @@ def sweep(
 def run_missing(
     config: Experiment,
     folder: Path,
-    units: Sequence[AnyPiece],
-    make_worker: MakeWorker[AnyPiece],
+    units: Sequence[Unit],
+    make_worker: MakeWorker,
     *,
     extendable: Collection[str],
     engine: str = "processes",
