@@ -2,4 +2,6 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("flwr") else ["src/quietnn/federated/flower/*.py"]
+collect_ignore_glob = (
+    [] if find_spec("flwr") else ["src/quietnn/federated/flower/*.py", "tests/federated/flower/hostile.py"]
+)
