@@ -139,6 +139,8 @@ class Evidence:
 
     def __post_init__(self) -> None:
         """Bring inputs and labels into tensors, and refuse what no network can be run or judged on."""
+        if self.loss is None:
+            object.__setattr__(self, "loss", cross_entropy)
         for name, parameters in _CALLED_WITH.items():
             _check_function(name, getattr(self, name), parameters)
         if (self.mean_loss is None) != (self.num_examples is None):

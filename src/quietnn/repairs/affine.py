@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.theory.family import Form, affine_coefficients
 from quietnn.weights import WeightStatistics
 
