@@ -98,6 +98,9 @@ def evaluate_classifier(model: nn.Module, examples: Examples, *, batch_size: int
     return score_batches(model, examples.batches(batch_size))
 
 
+_SCORE = "evaluate returns Score(accuracy, loss, num_examples), or Score(None, perplexity, num_examples, perplexity)"
+
+
 @dataclass(frozen=True)
 class Task:
     """Everything an experiment needs to know about a network and its data.
@@ -134,11 +137,21 @@ class Task:
             if isinstance(value, nn.Module) or not callable(value):
                 raise InvalidConfig(f"{name} is a {type(value).__name__}; give a function: {name}=lambda *_: ...")
 
+    def score_of(self, network: nn.Module, examples: Examples) -> Score:
+        """What `evaluate` says of a network.
+
+        Raises:
+            InvalidConfig: if that is not a `Score`.
+        """
+        score = self.evaluate(network, examples)
+        check_is(score, Score, f"the score of {self.name}", _SCORE)
+        return score
+
     def evidence(self, examples: Examples) -> Evidence:
         """Examples of the task as a repair takes them, scored as the task scores."""
 
         def score(network: nn.Module, positions: Tensor) -> Score:
-            return self.evaluate(network, examples if len(positions) == len(examples) else examples.take(positions))
+            return self.score_of(network, examples if len(positions) == len(examples) else examples.take(positions))
 
         return Evidence(
             examples.inputs,
