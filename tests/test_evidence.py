@@ -212,7 +212,7 @@ def test_labels_that_are_not_class_numbers(network: nn.Module, labels: object, m
         ({"labels": CLASSES}, r"labels came without inputs; give both: repair\(model, inputs, labels\)"),
         ({"mean_loss": lambda *_: torch.zeros(())}, r"mean_loss goes with num_examples: Evidence\(mean_loss=f, num"),
         ({"num_examples": 3}, "mean_loss goes with num_examples"),
-        ({"inputs": INPUTS, "batch_size": 0}, "batch_size is 0; it must be 1 or more"),
+        ({"inputs": INPUTS, "batch_size": 0}, "batch_size is 0; it must be a whole number, 1 or more"),
         ({"inputs": INPUTS, "score": 0.5}, "score is a float; give a function"),
         ({"inputs": INPUTS, "loss": "mse"}, "loss is a str; give a function"),
     ],
@@ -233,7 +233,7 @@ def test_an_evidence_is_passed_alone() -> None:
 
 
 def test_verbs_say_what_they_need() -> None:
-    with pytest.raises(InvalidConfig, match=r"calibrate needs inputs.*calibrate\(model, inputs, noise_variance="):
+    with pytest.raises(InvalidConfig, match=r"calibrate needs inputs.*calibrate\(model, inputs, \.\.\.\)"):
         some_inputs(None, "calibrate")
     with pytest.raises(InvalidConfig, match=r"tune needs labels.*tune\(model, inputs, labels"):
         labelled(INPUTS, None, "tune")

@@ -51,6 +51,11 @@ def as_labels(given: object) -> Tensor:
     """
     if isinstance(given, list | tuple) and all(isinstance(label, int) for label in given):
         return torch.tensor(given)
+    if not isinstance(given, Tensor) and not hasattr(given, "__array__"):
+        raise InvalidConfig(
+            f"labels is a {type(given).__name__}, and a tensor is needed; torch.as_tensor(...) makes one of class "
+            "numbers, for example labels=torch.tensor([0, 2, 1])"
+        )
     return _as_tensor(given, "labels")
 
 

@@ -35,6 +35,18 @@ class MissingData(QuietnnError):
     """A data set, checkpoint or optional package that is not there, and where it was looked for."""
 
 
+def check_is(value: object, kind: type | tuple[type, ...], name: str, remedy: str) -> None:
+    """Refuse an argument of another kind.
+
+    >>> check_is(3, str, "task", "give a name: load_task('digits')")
+    Traceback (most recent call last):
+    quietnn.errors.InvalidConfig: task is a int; give a name: load_task('digits')
+    """
+    if not isinstance(value, kind):
+        what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise InvalidConfig(f"{name} is {what}; {remedy}")
+
+
 def suggest(word: object, choices: Iterable[str]) -> str:
     """The end of a message about a name that is not on a list: the nearest one, and all of them.
 

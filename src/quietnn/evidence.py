@@ -1,5 +1,6 @@
 """What is known about the task: inputs, labels, a loss, a score, variants of the inputs."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,34 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, labels, reduction="none")
 
 
+_CALLED_WITH = {
+    "loss": "outputs, labels",
+    "score": "network",
+    "augment": "inputs, generator",
+    "run": "network, inputs",
+    "mean_loss": "network, positions, generator",
+}
+"""The functions that a user may give, and what each is called with."""
+
+
+def _check_function(name: str, function: object, parameters: str) -> None:
+    """Refuse what cannot be called as it will be."""
+    if function is None:
+        return
+    remedy = f"give a function: {name}=lambda {parameters}: ..."
+    if isinstance(function, type) or not callable(function):
+        what = f"the class {function.__name__}" if isinstance(function, type) else f"a {type(function).__name__}"
+        raise InvalidConfig(f"{name} is {what}; {remedy}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C, and does not tell
+        return
+    try:
+        signature.bind(*parameters.split(", "))
+    except TypeError as error:
+        raise InvalidConfig(f"{name} cannot be called with ({parameters}): {error}; {remedy}") from error
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a network did on each of some examples.
@@ -68,6 +97,10 @@ class Verdict:
 
     losses: Tensor
     right: Tensor | None
+
+    def at(self, positions: Tensor) -> "Verdict":
+        """The same on some of the examples."""
+        return Verdict(self.losses[positions], None if self.right is None else self.right[positions])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,14 +139,16 @@ class Evidence:
 
     def __post_init__(self) -> None:
         """Bring inputs and labels into tensors, and refuse what no network can be run or judged on."""
-        for name in ("loss", "score", "augment", "run", "mean_loss"):
-            value = getattr(self, name)
-            if value is not None and not callable(value):
-                raise InvalidConfig(f"{name} is a {type(value).__name__}; give a function, see quietnn.Evidence")
+        if self.loss is None:
+            object.__setattr__(self, "loss", cross_entropy)
+        for name, parameters in _CALLED_WITH.items():
+            _check_function(name, getattr(self, name), parameters)
         if (self.mean_loss is None) != (self.num_examples is None):
             raise InvalidConfig("mean_loss goes with num_examples: Evidence(mean_loss=f, num_examples=100)")
-        if self.batch_size < 1:
-            raise InvalidConfig(f"batch_size is {self.batch_size}; it must be 1 or more")
+        for name in ("batch_size", "num_examples"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InvalidConfig(f"{name} is {value!r}; it must be a whole number, 1 or more: {name}=100")
         if self.inputs is None:
             if self.labels is not None:
                 raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
@@ -132,6 +167,8 @@ class Evidence:
                 raise InvalidConfig("the dict of inputs brings labels, and labels were given too; leave one out")
             inputs, labels = parts_of_batch(inputs)
         num_inputs = check_inputs(inputs)
+        if not num_inputs:
+            raise InvalidConfig("there are no inputs: the first dimension is 0; give about a hundred, inputs[:100]")
         check_finite(inputs)
         object.__setattr__(self, "inputs", inputs)
         if labels is not None:
@@ -195,7 +232,7 @@ class Evidence:
     def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
         """Inputs and labels, `batch_size` at a time, or as the loader has them; checked one by one."""
         if not self.is_streamed:
-            for start in range(0, len(self), self.batch_size):
+            for start in range(0, check_inputs(self.inputs), self.batch_size):
                 part = slice(start, start + self.batch_size)
                 yield take(self.inputs, part), None if self.labels is None else self.labels[part]
             return
@@ -270,22 +307,29 @@ class Evidence:
         return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
     def judge(self, network: nn.Module) -> Verdict:
-        """Run a network on all examples in evaluation mode, batch by batch; its modes are restored."""
+        """Run a network on all examples in evaluation mode, batch by batch; its modes are restored.
+
+        By `mean_loss` examples are judged one at a time, for it tells no more of several than their mean.
+        """
         modes = {layer: layer.training for layer in network.modules()}
-        losses, right = [], []
+        losses: list[Tensor] = []
+        right: list[Tensor | None] = []
         try:
             with torch.no_grad():
                 network.eval()
+                if self.mean_loss is not None:
+                    every_one = torch.arange(len(self)).reshape(-1, 1)
+                    losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
+                    return Verdict(_finite(losses), None)
                 for inputs, labels in self.batches():
                     outputs = self.run(network, inputs)
-                    losses.append(self._each(outputs, labels).double())
+                    losses.append(self._each(outputs, labels))
                     right.append(_right(outputs, labels))
         finally:
             for layer, mode in modes.items():
                 layer.training = mode
-        every = torch.cat(losses).nan_to_num(nan=torch.inf, posinf=torch.inf)
         known = [one for one in right if one is not None]
-        return Verdict(every, torch.cat(known) if len(known) == len(right) else None)
+        return Verdict(_finite(losses), torch.cat(known) if len(known) == len(right) else None)
 
     def loss_at(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         """The mean loss at some positions, in the form that gradients are taken of (`Loss`)."""
@@ -339,7 +383,13 @@ class Evidence:
             check_outputs(outputs, labels)
             losses = cross_entropy(outputs, labels)
             return losses if losses.dim() == 1 else losses.flatten(1).mean(1)  # a label at each of several positions
-        losses = self.loss(outputs, labels)
+        try:
+            losses = self.loss(outputs, labels)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise InvalidConfig(
+                f"the loss failed on outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)} "
+                f"and {labels.dtype}: {str(error).strip()[:200]}. It is called as loss(outputs, labels)"
+            ) from error
         if not isinstance(losses, Tensor) or losses.shape != (len(labels),):
             shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise InvalidConfig(
@@ -361,6 +411,11 @@ class _InputsOf:
 
     def __iter__(self) -> Iterator[Inputs]:
         return (parts_of_batch(batch)[0] for batch in self.loader)
+
+
+def _finite(losses: list[Tensor]) -> Tensor:
+    """All losses as one tensor; infinite where not a number."""
+    return torch.cat(losses).double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
 def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
@@ -385,7 +440,9 @@ def _loader(inputs: object, batch_size: int) -> Iterable[Any] | None:
             f"inputs is a {type(inputs).__name__}, which can be read once only; give a list of batches, list(inputs), "
             "or a DataLoader"
         )
-    if isinstance(inputs, Sequence) and inputs and not _is_batch(inputs[0]):
+    if isinstance(inputs, Sequence) and not inputs:
+        raise InvalidConfig("inputs hold no batch; give about a hundred examples, torch.stack(examples) or a loader")
+    if isinstance(inputs, Sequence) and not _is_batch(inputs[0]):
         return None
     return inputs
 
@@ -435,7 +492,7 @@ def folds(num_examples: int, num_folds: int, *, seed: int) -> list[Split]:
 def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:
     """Inputs in any form, for a verb that cannot do without."""
     if inputs is None:
-        raise InvalidConfig(f"{verb} needs inputs, and they are None; call {verb}(model, inputs, noise_variance=...)")
+        raise InvalidConfig(f"{verb} needs inputs, and they are None; call {verb}(model, inputs, ...)")
     if callable(inputs) and not isinstance(inputs, Iterable | nn.Module):
         raise InvalidConfig(
             f"{verb} takes inputs, and got a function; call {verb}(model, inputs, labels, loss=...), or pass "

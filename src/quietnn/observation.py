@@ -1,19 +1,29 @@
 """What arrived: noisy weights, and all that is known of how they became noisy."""
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
+from types import NoneType
 from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import TypeVar as TypeVarWithDefault
 
-from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.errors import InvalidConfig, QuietnnError, check_is
 from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance, scaled
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.units import db_to_ratio
-from quietnn.weights import NORMALISATION_TYPES, Weights, WeightStatistics, check_module, check_weights
+from quietnn.weights import (
+    NORMALISATION_TYPES,
+    Weights,
+    WeightStatistics,
+    check_module,
+    check_normalisation,
+    check_weights,
+)
 
 Received = TypeVar("Received", covariant=True)
 Noise = TypeVarWithDefault("Noise", covariant=True, default=float)
@@ -62,6 +72,27 @@ class Observation(Generic[Received, Noise]):
     statistics: Mapping[str, WeightStatistics] | None = field(default=None, repr=False)
     as_received: Any = field(default=None, repr=False)
     _memory: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be an observation, in the call that makes it."""
+        _check_kind(self.received)
+        check_is(
+            self.noise_variance,
+            (Real, Tensor, Mapping, NoneType),
+            "noise_variance",
+            "what arrived comes first, then a number: Observation(model, 1e-4)",
+        )
+        if isinstance(self.noise_variance, Real):
+            one_variance(cast(float, self.noise_variance))
+        for name, value in (("gain", self.gain), ("offset", self.offset)):
+            check_is(value, (Real, Mapping), name, f"give a number, or a dict by tensor name: {name}=1.0")
+            numbers = value.values() if isinstance(value, Mapping) else (value,)
+            if not all(math.isfinite(number) for number in numbers) or (name == "gain" and 0 in numbers):
+                raise InvalidConfig(
+                    f"{name} is {value}; it must be finite{', and not 0' if name == 'gain' else ''}: {name}=1.0"
+                )
+        check_is(self.noisy, (tuple, list, NoneType), "noisy", "give names of tensors: noisy=['head.weight']")
+        check_normalisation(self.normalisation)
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
@@ -171,13 +202,14 @@ def observe(
         raise InvalidConfig(
             f"the noise was given twice, noise_variance={noise_variance} and wnr_db={wnr_db}; leave one out"
         )
+    if isinstance(noisy, str):
+        raise InvalidConfig(f"noisy is the text {noisy!r}; give names of tensors: noisy=[{noisy!r}]")
     if isinstance(what, Observation):
         facts: dict[str, Any] = {} if noisy is None else {"noisy": tuple(noisy)}
         if normalisation is not NORMALISATION_TYPES:
             facts["normalisation"] = normalisation
         observation = (replace(what, **facts) if facts else what).at_unit_gain()
     else:
-        _check_kind(what)
         observation = Observation(
             what, noise_variance, noisy=None if noisy is None else tuple(noisy), normalisation=normalisation
         )
@@ -207,7 +239,9 @@ def _check_kind(what: object) -> None:
         raise InvalidConfig(f"{what.__name__} is a class; pass a network: repair({what.__name__}(), ...)")
     if isinstance(what, nn.Module | Mapping | Tensor):
         return
-    hint = "load it first, or use the command line: quietnn repair FILE OUT" if isinstance(what, str) else "load it"
+    hint = "for example repair(model, wnr_db=6)"
+    if isinstance(what, str):
+        hint = "load it first, or use the command line: quietnn repair FILE OUT"
     raise InvalidConfig(
         f"the first argument is a {type(what).__name__}; give what arrived: an Observation, a module, a state dict or "
         f"a tensor; {hint}"

@@ -41,6 +41,15 @@ class Score:
             return math.nan
         return math.sqrt(self.accuracy * (1.0 - self.accuracy) / self.num_examples)
 
+    @property
+    def number(self) -> float:
+        """The score as one number: the user's own, else the accuracy, else the loss.
+
+        >>> Score(None, 0.7, 100).number
+        0.7
+        """
+        return next(one for one in (self.value, self.accuracy, self.loss) if one is not None)
+
     def __repr__(self) -> str:
         """The fields that say something."""
         own = "" if self.value is None else f", value={self.value!r}"

@@ -42,13 +42,17 @@ def noisy_weights(
         names = _all_noisy(tensors, noisy_names_of_state(target)) if noisy is None else tuple(noisy)
     else:
         raise QuietnnError(
-            f"cannot take weights from a {type(target).__name__}; give a module, a state dict or a tensor"
+            f"cannot take weights from a {type(target).__name__}; give a module, a state dict or a tensor, for example "
+            "transmit(model, wnr_db=6, seed=0); of an observation, what it holds: observation.received"
         )
     unknown = [name for name in names if name not in tensors]
     if unknown:
         raise InvalidWeights(f"{unknown[0]!r} is not a tensor of this model; its tensors are {_some(tensors)}")
     if not names:
-        raise InvalidWeights("there is no noisy parameter at all; check the model and its normalisation types")
+        raise InvalidWeights(
+            "there is no noisy parameter at all; check the model and its normalisation types, or name the tensors that "
+            "are noisy: observe(model, noisy=['head.weight'])"
+        )
     return {name: tensors[name].detach() for name in _first_names(tensors, names)}
 
 

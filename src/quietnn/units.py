@@ -1,8 +1,9 @@
 """Decibels and ratios; the only place with a logarithm to base ten."""
 
 import math
+from numbers import Real
 
-from quietnn.errors import QuietnnError
+from quietnn.errors import QuietnnError, check_is
 
 
 def db_to_ratio(decibels: float) -> float:
@@ -14,6 +15,7 @@ def db_to_ratio(decibels: float) -> float:
     Raises:
         QuietnnError: for NaN and for -inf, which is no signal at all.
     """
+    check_is(decibels, Real, "a ratio in decibels", "give a number: wnr_db=6.0")
     if math.isnan(decibels) or decibels == -math.inf:
         raise QuietnnError(
             f"a ratio of {decibels} dB has no meaning here; give a number of decibels, "

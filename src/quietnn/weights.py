@@ -10,7 +10,7 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidWeights, QuietnnError
+from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError, check_is
 from quietnn.moments import Moments, block_moments
 from quietnn.theory.family import check_variance
 
@@ -65,6 +65,14 @@ def is_normalisation(layer: nn.Module, also: tuple[type[nn.Module], ...] = ()) -
     return not any(True for child in layer.children() for _ in child.parameters())
 
 
+def check_normalisation(normalisation: object) -> None:
+    """Refuse what are not classes of layers."""
+    kinds = normalisation if isinstance(normalisation, tuple | list) else (None,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+            raise InvalidConfig(f"normalisation is {normalisation!r}; give a tuple of classes: normalisation=(Mine,)")
+
+
 def noisy_names(
     module: nn.Module, *, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES
 ) -> tuple[str, ...]:
@@ -80,6 +88,13 @@ def noisy_names(
     >>> noisy_names(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
     ('0.weight', '0.bias')
     """
+    check_is(
+        module,
+        nn.Module,
+        "noisy_names takes a network, and this",
+        "give noisy_names(model); of a file, inspect_checkpoint(path).selection.noisy tells them",
+    )
+    check_normalisation(normalisation)
     clean = {
         id(parameter)
         for layer in module.modules()

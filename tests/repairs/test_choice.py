@@ -42,6 +42,19 @@ def test_pairs_count_not_levels() -> None:
     assert choose({"ml": ml, "better": better}) == "better", "half a unit on every example, whatever its own level"
 
 
+def test_a_smaller_loss_with_fewer_right_answers_does_not_win() -> None:
+    """Noise makes a network sure of its mistakes; shrinking makes it unsure of everything."""
+    sure = Verdict(torch.tensor([0.1] * 8 + [20.0] * 4), torch.tensor([1.0] * 8 + [0.0] * 4))
+    unsure = Verdict(torch.full((12,), 2.0), torch.tensor([1.0] * 3 + [0.0] * 9))
+    gentle = Verdict(torch.tensor([0.2] * 8 + [14.0] * 4), sure.right)
+    assert choose({"ml": sure, "shrunk": unsure}) == "ml"
+    assert choose({"ml": sure, "gentle": gentle, "shrunk": unsure}) == "gentle", "the next one is taken"
+    one_lost = Verdict(unsure.losses, torch.tensor([1.0] * 7 + [0.0] * 5))
+    assert choose({"ml": sure, "shrunk": one_lost}) == "shrunk", "one of twelve is chance"
+    without = {"ml": Verdict(sure.losses, None), "shrunk": Verdict(unsure.losses, None)}
+    assert choose(without) == "shrunk", "where labels are no class numbers the loss alone counts"
+
+
 def test_if_nothing_is_finite_the_weights_stay_as_they_came() -> None:
     infinite = verdict([float("inf")] * 3)
     assert choose({"ml": infinite, "other": infinite}) == "ml"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quietnn.checkpoints.base import Change, Checkpoint, moments_of
 from quietnn.checkpoints.finite import kept_finite, largest_magnitude
-from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.opening import as_path, open_to_rewrite
 from quietnn.checkpoints.recorded import RecordedNoise, recorded_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.temperatures import TunedTemperatures
@@ -87,7 +87,7 @@ def denoise_checkpoint(
     tensor([[ 1.5000, -1.5000]])
     """
     streaming = streaming or Streaming()
-    form = Form(form)
+    form, source, out = Form(form), as_path(source, "source"), as_path(out, "out")
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
     method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
     checkpoint, selection, names = open_to_rewrite(

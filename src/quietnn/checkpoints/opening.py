@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Checkpoint
@@ -9,7 +10,18 @@ from quietnn.checkpoints.recorded import recorded_names
 from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.streamed import StreamedCheckpoint
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
-from quietnn.errors import InvalidWeights, MissingData
+from quietnn.errors import InvalidWeights, MissingData, check_is
+
+
+def as_path(path: object, name: str) -> Path:
+    """A path, also where it was given as text.
+
+    >>> as_path("model.safetensors", "source").name
+    'model.safetensors'
+    """
+    remedy = "give the name of a file or a model folder, for example 'model.safetensors'; a network is repair(model)'s"
+    check_is(path, (str, Path), name, remedy)
+    return Path(cast(str, path))
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -19,6 +31,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         MissingData: if nothing is there, or no model is in the folder.
         InvalidWeights: if a file is broken or of a kind that quietnn does not read.
     """
+    path = as_path(path, "source")
     if not path.exists():
         raise MissingData(f"there is no {path}; give a .safetensors or .pt file, or a model folder")
     if path.is_dir() or path.suffix == ".safetensors":
@@ -51,6 +64,7 @@ def open_to_rewrite(
         on_selection: told which tensors are noisy, before the output is looked at.
         recorded: whether the noisy tensors are those that the file's history names, instead of the rule.
     """
+    source, out = as_path(source, "source"), as_path(out, "out")
     checkpoint = open_checkpoint(source)
     if recorded and not noisy:
         noisy = recorded_names(checkpoint.history)

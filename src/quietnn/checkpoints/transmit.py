@@ -9,10 +9,11 @@ from quietnn.channels.awgn import AWGN, Power, add_noise_in_place
 from quietnn.channels.randomness import check_seed
 from quietnn.checkpoints.base import Change, moments_of
 from quietnn.checkpoints.finite import kept_finite, largest_magnitude
-from quietnn.checkpoints.opening import open_to_rewrite
+from quietnn.checkpoints.opening import as_path, open_to_rewrite
 from quietnn.checkpoints.recorded import check_new_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
+from quietnn.errors import check_is
 from quietnn.weights import WeightStatistics
 
 _MOST_STD = 10.0
@@ -57,6 +58,8 @@ def transmit_checkpoint(
     """
     streaming = streaming or Streaming()
     check_seed(seed)
+    source, out = as_path(source, "source"), as_path(out, "out")
+    check_is(channel, AWGN, "channel", "give channel=AWGN(wnr_db=6); other channels go by file on the command line")
     checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection
     )

@@ -23,12 +23,13 @@ def evaluate(
     loaded = load_task(task, data_dir=data_dir, weights=weights)
     model = loaded.load_model()
     check_module(model)
-    score = loaded.evaluate(model, loaded.test_examples(num_examples))
+    score = loaded.score_of(model, loaded.test_examples(num_examples))
     if as_json:
         fields = {
             "task": loaded.name,
             "accuracy": score.accuracy,
             "standard_error": None if score.accuracy is None else score.standard_error,
+            **({} if score.value is None else {"score": score.value}),
             "loss": score.loss,
             "num_examples": score.num_examples,
         }

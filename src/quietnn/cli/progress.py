@@ -24,7 +24,9 @@ def record_progress(title: str) -> Iterator[Callable[[Record, int, int], None]]:
         bar = progress.add_task(title, total=None, latest="")
 
         def move(record: Record, done: int, total: int) -> None:
-            latest = f"{record['method']} at {record['wnr_db']:g} dB: {100 * record['accuracy']:.1f} %"
+            accuracy = record["accuracy"]
+            reached = f"score {record['score']:.4g}" if accuracy is None else f"{100 * accuracy:.1f} %"
+            latest = f"{record['method']} at {record['wnr_db']:g} dB: {reached}"
             progress.update(bar, completed=done, total=total, latest=latest)
 
         yield move

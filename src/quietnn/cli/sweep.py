@@ -43,4 +43,5 @@ def sweep(
         )
     if sentence := other_versions(records):
         typer.echo(sentence)
-    typer.echo(f"{len(records)} records in {folder}; next: quietnn analyze {folder}")
+    verb = "analyze" if any(record["accuracy"] is not None for record in records) else "report"
+    typer.echo(f"{len(records)} records in {folder}; next: quietnn {verb} {folder}")

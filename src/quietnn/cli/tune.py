@@ -57,10 +57,10 @@ def tune(
         "num_examples": num_examples,
         "seed": seed,
         "num_trials": len(result.trials),
-        "accuracy": reached.accuracy,
+        **({"score": reached.number} if reached.accuracy is None else {"accuracy": reached.accuracy}),
     }
     write_temperatures(out, TunedTemperatures(groups, pairs, noise_variance, found))
     typer.echo(
-        f"wrote {out}: {100 * reached.accuracy:.1f} % of {num_examples} tuning examples after {len(result.trials)} "
-        f"trials; next: quietnn denoise {weights} OUT --temperatures {out}"
+        f"wrote {out}: {reached} {'on' if reached.accuracy is None else 'of'} {num_examples} tuning examples after "
+        f"{len(result.trials)} trials; next: quietnn denoise {weights} OUT --temperatures {out}"
     )

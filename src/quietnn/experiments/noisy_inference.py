@@ -251,7 +251,7 @@ class Worker:
         """The score on the test examples; a network that equals the last one bit for bit is not run again."""
         state = model.state_dict()
         if self._scored is None or not _equal(state, self._scored[0]):
-            self._scored = deepcopy(state), self._task.evaluate(model, self._test)
+            self._scored = deepcopy(state), self._task.score_of(model, self._test)
         return self._scored[1]
 
     def _record(self, unit: Unit, method: str, made: Repaired, draw: Draw | None, started: float) -> Record:
@@ -267,6 +267,7 @@ class Worker:
             "draw": unit.draw,
             "seed": config.seed + unit.draw,
             "accuracy": score.accuracy,
+            **({} if score.accuracy is not None else {"score": score.number}),
             "loss": score.loss,
             "num_test_examples": score.num_examples,
             "noise_variance": assumed / db_to_ratio(config.noise_misjudged_db),

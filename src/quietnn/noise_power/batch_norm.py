@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.errors import InvalidConfig, InvalidWeights, check_is
 from quietnn.evidence import some_inputs
 from quietnn.noise_power.estimate import NoisePower
 from quietnn.random_effects import excess_variance
@@ -69,6 +69,7 @@ def noise_power_from_batch_norm(
     >>> round(noise_power_from_batch_norm(network, inputs).variance, 2)      # sigma_z = 0.1
     0.01
     """
+    check_is(model, nn.Module, "model", "the network comes first: noise_power_from_batch_norm(model, inputs)")
     check_module(model, normalisation=normalisation)
     watched = copy.deepcopy(model)
     names = noisy_weights(watched, noisy=noisy, normalisation=normalisation)

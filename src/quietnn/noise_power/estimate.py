@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.errors import InvalidConfig, InvalidWeights, check_is
 from quietnn.targets import check_fits, noisy_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights, check_weights, noisy_names, noisy_names_of_state
 
@@ -138,6 +138,10 @@ def noise_power_from_receptions(
     >>> estimate.variance, estimate.standard_error
     (0.5, 0.5)
     """
+    remedy = "give a list of networks: noise_power_from_receptions([first, second])"
+    if isinstance(receptions, nn.Module):  # a Sequential has a length
+        raise InvalidConfig(f"receptions is one network; {remedy}")
+    check_is(receptions, Sequence, "receptions", remedy)
     if len(receptions) < 2:
         raise InvalidConfig(
             f"{len(receptions)} reception cannot tell noise from weights; have them sent once more, or use "

@@ -43,6 +43,8 @@ def problem(record: Mapping[str, Any]) -> str:
     for name, kind in kinds.items():
         if kind.optional and record.get(name) is None:
             continue
+        if name == "accuracy" and name in record and record[name] is None and _real(record.get("score")):
+            continue  # a task that is judged by a score of its own
         if name == "draw" and name not in record and record.get("method") == CLEAN:
             continue
         if not kind.fits(record.get(name)):

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.theory.family import Form, affine_coefficients
 from quietnn.weights import WeightStatistics
 
@@ -24,6 +25,11 @@ class Temperatures:
 
     lambda_prime: float
     beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what are not two numbers."""
+        for name in ("lambda_prime", "beta"):
+            check_is(getattr(self, name), Real, name, "give two numbers: Temperatures(0.5, 0.0)")
 
 
 ML = Temperatures(1.0, 0.0)

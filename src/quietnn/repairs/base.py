@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.errors import InvalidConfig, check_is, unknown_choice
 from quietnn.evidence import Evidence
 from quietnn.methods import METHODS, NEEDS, Method
 from quietnn.observation import Observation
@@ -106,6 +106,14 @@ class Repair:
     unjudged: Rule = never
     by_score: bool = False
     settings: Any = None
+
+    def __post_init__(self) -> None:
+        """Refuse a row that could not be run."""
+        check_is(self.method, Method, "method", "it comes first: Repair(Method('mine', 'Mine', '#000000'), run)")
+        if not callable(self.run):
+            raise InvalidConfig(
+                f"run is a {type(self.run).__name__}; give a function: def run(observation, evidence, seed, settings)"
+            )
 
     @property
     def name(self) -> str:

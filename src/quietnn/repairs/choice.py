@@ -22,6 +22,9 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
     repairs a draw goes to the smallest loss and not to the simplest: those that fit to labels are judged by what half
     of the examples taught them, and the one that is returned has all.
 
+    A candidate that has fewer examples right than ML, by more than one standard error, is out. Shrinking makes a noisy
+    network less sure of its mistakes, and its loss smaller, also where more of its answers are wrong.
+
     Args:
         verdicts: by name, from the simplest to the most elaborate, ML among them.
         positions: of the examples to go by; left out, all.
@@ -32,15 +35,24 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
     >>> choose({"ml": ml, "calibrated": better, "posterior": hardly}), choose({"ml": better, "posterior": hardly})
     ('posterior', 'ml')
     """
-    losses = {
-        name: verdict.losses if positions is None else verdict.losses[positions] for name, verdict in verdicts.items()
-    }
-    means = {name: float(values.mean()) for name, values in losses.items()}
+    if positions is not None:
+        verdicts = {name: verdict.at(positions) for name, verdict in verdicts.items()}
+    baseline = verdicts[BASELINE]
+    left = {name: verdict.losses for name, verdict in verdicts.items() if not _has_fewer_right(verdict, baseline)}
+    means = {name: float(losses.mean()) for name, losses in left.items()}
     best = min(means, key=lambda name: means[name])
     if not math.isfinite(means[best]):
         return BASELINE
-    by_chance = _error(losses[BASELINE] - losses[best])
+    by_chance = _error(baseline.losses - left[best])
     return BASELINE if means[BASELINE] <= means[best] + by_chance else best
+
+
+def _has_fewer_right(verdict: Verdict, baseline: Verdict) -> bool:
+    """Whether more answers were lost than won, by more than the root of their number (McNemar 1947)."""
+    if verdict.right is None or baseline.right is None:
+        return False
+    won = verdict.right - baseline.right
+    return -float(won.sum()) > math.sqrt(float(won.abs().sum()))
 
 
 def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import Augment, Losses, Split, labelled
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
@@ -54,6 +54,7 @@ def finetune(
     """
     observation = observe(what)
     evidence = labelled(inputs, labels, "finetune", loss=loss, augment=augment)
+    check_is(learning_rates, Sequence, "learning_rates", "give several to choose from: learning_rates=(1e-3, 1e-2)")
     if not learning_rates or min(learning_rates) <= 0:
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
     model, received, num_examples = observation.model, observation.weights, len(evidence)

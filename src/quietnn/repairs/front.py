@@ -1,7 +1,10 @@
 """The front door: one call for every repair."""
 
+from numbers import Real
 from typing import Any
 
+from quietnn.channels.randomness import check_seed
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import Augment, Evidence, Losses
 from quietnn.noise import NoiseVariance
 from quietnn.observation import observe
@@ -61,6 +64,12 @@ def repair(
     >>> repair(network, torch.rand(20, 4), wnr_db=6.0).name
     'calibrated'
     """
+    check_seed(seed)
+    if method == "auto":
+        check_is(max_passes, Real, "max_passes", "give a number of passes: max_passes=200")
+    elif balanced_classes or max_passes != MAX_PASSES:
+        option = "balanced_classes" if balanced_classes else "max_passes"
+        raise InvalidConfig(f"{option} is for auto, and method is {method!r}; leave one of them out")
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = Evidence.of(
         inputs,
@@ -71,6 +80,15 @@ def repair(
         augment=augment,
     )
     if method == "auto":
+        if settings is not None:
+            raise InvalidConfig(
+                f"auto takes no settings; name the method that {type(settings).__name__} is for: method='posterior'"
+            )
+        if score is not None and not evidence.has_labels:
+            raise InvalidConfig(
+                "auto judges by labels, and there is a score alone; name a method that goes by it: "
+                "repair(model, method='mmse_pb', score=...)"
+            )
         return _auto(observation, evidence, balanced_classes=balanced_classes, max_passes=max_passes, seed=seed)
     return REPAIRS[method](observation, evidence, seed=seed, settings=settings)
 

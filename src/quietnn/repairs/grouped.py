@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.errors import InfeasibleTemperatures, InvalidConfig, check_is
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
@@ -87,6 +87,8 @@ class Reception:
         Raises:
             InfeasibleTemperatures: if a pair lies at or past the pole of its group.
         """
+        kinds = (Temperatures, Mapping)
+        check_is(temperatures, kinds, "temperatures", "give temperatures=quietnn.Temperatures(0.5, 0.0), or by group")
         if isinstance(temperatures, Temperatures):
             temperatures = dict.fromkeys(self.groups, temperatures)
         wrong = set(temperatures) ^ set(self.groups)

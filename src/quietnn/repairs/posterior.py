@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import Augment, Losses, folds, labelled
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
@@ -85,6 +85,7 @@ def posterior(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
+    check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
     model, received, num_examples = observation.model, observation.weights, len(evidence)
     reception = grouped(observation, groups, statistics=statistics)
     splits = folds(num_examples, settings.num_folds, seed=seed)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.batches import Inputs, outputs_of, take
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import Augment, Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
@@ -70,6 +70,7 @@ def self_train(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "self_train", augment=augment)
+    check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
     known = evidence.in_memory()
     num_inputs = len(known)
     loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)

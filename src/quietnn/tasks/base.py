@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.batches import outputs_of
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import Evidence
 from quietnn.score import Score, SubsetScore
 
@@ -36,6 +36,9 @@ class Examples:
 
     def __post_init__(self) -> None:
         """Refuse labels that do not belong to the inputs."""
+        remedy = "give tensors: Examples(torch.as_tensor(inputs), torch.as_tensor(labels))"
+        check_is(self.inputs, (Tensor, dict), "inputs", remedy)
+        check_is(self.labels, Tensor, "labels", remedy)
         tensors = self.inputs.values() if isinstance(self.inputs, dict) else (self.inputs,)
         if self.labels.dtype != torch.int64 or self.labels.dim() != 1:
             raise InvalidConfig(
@@ -44,7 +47,7 @@ class Examples:
             )
         for tensor in tensors:
             if len(tensor) != len(self.labels):
-                raise InvalidConfig(f"{len(tensor)} inputs do not go with {len(self.labels)} labels")
+                raise InvalidConfig(f"{len(tensor)} inputs do not go with {len(self.labels)} labels; give one for each")
 
     def __len__(self) -> int:
         """How many examples there are."""
@@ -95,6 +98,9 @@ def evaluate_classifier(model: nn.Module, examples: Examples, *, batch_size: int
     return score_batches(model, examples.batches(batch_size))
 
 
+_SCORE = "evaluate returns Score(accuracy, loss, num_examples), or Score(None, perplexity, num_examples, perplexity)"
+
+
 @dataclass(frozen=True)
 class Task:
     """Everything an experiment needs to know about a network and its data.
@@ -124,11 +130,28 @@ class Task:
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     run: Callable[[nn.Module, Any], Tensor] = outputs_of
 
+    def __post_init__(self) -> None:
+        """Refuse what is not made by a call: a network or examples themselves."""
+        for name in ("load_model", "tuning_examples", "test_examples", "evaluate"):
+            value = getattr(self, name)
+            if isinstance(value, nn.Module) or not callable(value):
+                raise InvalidConfig(f"{name} is a {type(value).__name__}; give a function: {name}=lambda *_: ...")
+
+    def score_of(self, network: nn.Module, examples: Examples) -> Score:
+        """What `evaluate` says of a network.
+
+        Raises:
+            InvalidConfig: if that is not a `Score`.
+        """
+        score = self.evaluate(network, examples)
+        check_is(score, Score, f"the score of {self.name}", _SCORE)
+        return score
+
     def evidence(self, examples: Examples) -> Evidence:
         """Examples of the task as a repair takes them, scored as the task scores."""
 
         def score(network: nn.Module, positions: Tensor) -> Score:
-            return self.evaluate(network, examples if len(positions) == len(examples) else examples.take(positions))
+            return self.score_of(network, examples if len(positions) == len(examples) else examples.take(positions))
 
         return Evidence(
             examples.inputs,

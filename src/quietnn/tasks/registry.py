@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.errors import InvalidConfig, check_is, unknown_choice
 from quietnn.tasks.base import Task
 from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
@@ -51,6 +51,9 @@ def load_task(name: str, *, data_dir: str | Path | None = None, weights: str | P
     >>> len(load_task("digits").tuning_examples(100, 0))
     100
     """
+    check_is(name, str, "task", "give a name: load_task('digits') or load_task('package.module:function')")
+    if weights is not None:
+        check_is(weights, (str, Path), "weights", "give a file: load_task('digits', weights='mine.safetensors')")
     path = Path(weights).expanduser() if weights is not None else None
     if is_own(name):
         return own_task(name, data_dir=None if data_dir is None else Path(data_dir).expanduser(), weights=path)

@@ -411,7 +411,7 @@ def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: n
     broken = images[:4].clone()
     broken[0, 0, 0, 0] = math.nan
     for inputs, message in (
-        (images[:0], "at least 2 inputs"),
+        (images[:0], "there are no inputs"),
         (images[:1], "at least 2 inputs"),
         ({}, "an empty dict"),
         (images.sum(), "a single number"),

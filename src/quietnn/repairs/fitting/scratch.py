@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import QuietnnError
+from quietnn.errors import QuietnnError, check_is
 from quietnn.evidence import BATCH_SIZE, Loss
 from quietnn.observation import Observation
 from quietnn.repairs.branch_denoisers import behind_last_normalisation
@@ -153,6 +153,7 @@ class Scratch:
 
 
 def _scalar(loss: Tensor) -> Tensor:
+    check_is(loss, Tensor, "the loss", "return the mean loss as a tensor, with its gradient, and not float(loss)")
     if loss.numel() != 1:
         raise QuietnnError(
             f"the loss has shape {tuple(loss.shape)}; return the mean loss of the positions, for example loss.mean()"

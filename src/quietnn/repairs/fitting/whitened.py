@@ -3,11 +3,12 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, check_is
 from quietnn.noise import TensorNoise
 from quietnn.repairs.affine import MMSE, mmse
 from quietnn.repairs.fitting.descent import descend
@@ -43,8 +44,11 @@ class PosteriorSettings:
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         for name in ("num_steps", "num_guard_steps"):
-            if getattr(self, name) < 1:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidConfig(f"{name} is {value!r}; it must be 1 or more: PosteriorSettings({name}=8)")
+        for name in ("step_size", "prior"):
+            check_is(getattr(self, name), Real, name, f"give a number: PosteriorSettings({name}=0.1)")
         if not 0 < self.step_size < math.inf:
             raise InvalidConfig(f"step_size is {self.step_size}; it must be positive, relative to the trust radius")
         if not 0 <= self.prior < math.inf:

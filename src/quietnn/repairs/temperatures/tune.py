@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig, unknown_choice
+from quietnn.errors import InvalidConfig, check_is, unknown_choice
 from quietnn.evidence import Evidence, Losses, labelled
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation, observe
@@ -118,6 +118,7 @@ def tune(
     >>> found.details["temperatures"].lambda_prime                            # the shortest weights: MMSE
     0.0
     """
+    check_is(search, Search, "search", f"give search=quietnn.Search({search!r})")
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     options: dict[str, Any] = {"loss": loss, "score": score, "higher_is_better": None if higher_is_better else False}
     evidence = labelled(inputs, labels, "tune", **options) if score is None else Evidence.of(inputs, labels, **options)

@@ -17,7 +17,7 @@ from quietnn.reports.page.theory import EXPERIMENT as THEORY
 from quietnn.reports.page.theory import theory_payload
 from quietnn.reports.page.training import EXPERIMENT as TRAINING
 from quietnn.reports.page.training import SELECTION, training_payload
-from quietnn.reports.runs import Run, inference_records, with_distinct_names
+from quietnn.reports.runs import Run, inference_records, with_accuracy, with_distinct_names
 from quietnn.reports.titles import counted, listed, span_db, task_title
 
 FORMAT = 1
@@ -68,7 +68,9 @@ def analyse_inference(runs: Sequence[Run], *, level: float | None = None, num_re
         InvalidConfig: for a record that no figure can hold, with its file and number.
     """
     kept = [
-        replace(run, records=found) for run in with_distinct_names(runs) if (found := inference_records(run.records))
+        replace(run, records=found)
+        for run in with_distinct_names(runs)
+        if (found := with_accuracy(inference_records(run.records)))
     ]
     return analyse_runs(kept, level=level, num_resamples=num_resamples)
 
@@ -129,6 +131,8 @@ def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool
     others = sorted({str(record["experiment"]) for record in records if record.get("experiment")} - {*_DRAWN})
     if others:
         said.append(f"Records of {listed(others)} have no chart here; they are in the table of results.")
+    if len(with_accuracy(records)) < len(records):
+        said.append("Records with a score of their own and no accuracy have no chart here; they are in the table.")
     return said
 
 
