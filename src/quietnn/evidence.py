@@ -117,7 +117,7 @@ class Evidence:
         higher_is_better: which way `score` points.
         augment: random variants of a tensor of inputs that keep their labels, for methods that fit to them.
         batch_size: examples that go through a network at once.
-        run: calls the network.
+        run: calls the network where it is fitted or judged on labels; repairs without labels call it on the inputs.
         mean_loss: takes the place of inputs, labels and loss for methods that fit, see `Loss`; with `num_examples`.
         num_examples: how many positions `mean_loss` can address.
 
@@ -425,6 +425,16 @@ def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
     return (outputs.argmax(1) == labels).double()
 
 
+def _is_pair(inputs: object, labels: object) -> bool:
+    """Whether two things are inputs and their class numbers rather than two batches."""
+    return (
+        hasattr(inputs, "shape")
+        and hasattr(labels, "shape")
+        and len(inputs.shape) > len(labels.shape) == 1
+        and inputs.shape[0] == labels.shape[0]
+    )
+
+
 def _loader(inputs: object, batch_size: int) -> Iterable[Any] | None:
     """Something that yields batches each time it is read; None where inputs are in memory."""
     if isinstance(inputs, Tensor | Mapping) or hasattr(inputs, "__array__"):
@@ -439,6 +449,14 @@ def _loader(inputs: object, batch_size: int) -> Iterable[Any] | None:
         raise InvalidConfig(
             f"inputs is a {type(inputs).__name__}, which can be read once only; give a list of batches, list(inputs), "
             "or a DataLoader"
+        )
+    if isinstance(inputs, tuple) and len(inputs) == 2 and _is_pair(*inputs):
+        raise InvalidConfig(
+            "inputs is a pair of inputs and labels; give both by themselves: repair(model, inputs, labels)"
+        )
+    if hasattr(inputs, "inputs") and hasattr(inputs, "labels"):
+        raise InvalidConfig(
+            f"inputs is an {type(inputs).__name__}; write repair(model, examples.inputs, examples.labels)"
         )
     if isinstance(inputs, Sequence) and not inputs:
         raise InvalidConfig("inputs hold no batch; give about a hundred examples, torch.stack(examples) or a loader")

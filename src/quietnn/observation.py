@@ -32,6 +32,8 @@ Found = TypeVar("Found")
 _MOST_REMEMBERED = 12
 """Findings that an observation keeps: enough for every method on the two halves of the examples and on all."""
 
+_VERSIONS = "versions"
+
 Gain = float | Mapping[str, float]
 """By how much a channel multiplies the weights: one number, or by tensor name."""
 
@@ -44,6 +46,7 @@ class Observation(Generic[Received, Noise]):
     """What a receiver holds: `r = gain (w + z) + offset` and the variance of `z` (eq. 2).
 
     `z` has mean zero and is uncorrelated with `w`. Every repair takes an observation, and undoes gain and offset first.
+    It remembers what was found about the weights; do not change them behind its back (`tensor.data`).
 
     Attributes:
         received: the noisy weights, of the kind that was sent: a module, a state dict or a tensor.
@@ -171,11 +174,20 @@ class Observation(Generic[Received, Noise]):
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         """What `make` returned the first time it was asked for under this key: searches that several methods share."""
+        versions = tuple(_version(tensor) for tensor in self.weights.values())
+        if self._memory.get(_VERSIONS, versions) != versions:
+            self._memory.clear()  # somebody has written into the received weights since
+        self._memory[_VERSIONS] = versions
         if key not in self._memory:
             self._memory[key] = make()
-            for old in list(self._memory)[:-_MOST_REMEMBERED]:
+            for old in [one for one in self._memory if one != _VERSIONS][:-_MOST_REMEMBERED]:
                 del self._memory[old]
         return cast(Found, self._memory[key])
+
+
+def _version(tensor: Tensor) -> int:
+    """Counts what is written into a tensor; tensors of inference mode do not count."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def observe(

@@ -35,6 +35,10 @@ def check_target(source: Path, out: Path, *, overwrite: bool, files: Collection[
     if out.exists() and out.samefile(source):
         raise InvalidConfig(f"{out} is the input itself; write to another name")
     if source.is_dir():
+        if out.suffix in (".safetensors", ".pt", ".pth"):
+            raise InvalidConfig(
+                f"the input is a folder, and {out.name} is the name of a file; give the name of a folder"
+            )
         _check_folder(source, out, files)
     elif out.is_dir():
         raise InvalidConfig(f"{out} is a folder and the input a file; give the name of a file")

@@ -42,7 +42,13 @@ def observe_checkpoint(
         raise InvalidConfig("the noise was given, and is to be taken as recorded; leave out --recorded, or the number")
     history = open_checkpoint(source).history
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    names = [name for name in recorded_names(history) if name in parameters]
+    names = recorded_names(history)
+    foreign = [name for name in names if name not in parameters]
+    if foreign:
+        raise InvalidWeights(
+            f"the file records noise on {foreign[0]!r}, and the network has no parameter of that name; let the task "
+            "make a network whose names are those of the file"
+        )
     noise = recorded_noise(history, names)
     # A channel of another kind than white noise tells gain and offset of every tensor, one by one.
     gain: float | dict[str, float] = {name: noise.gain.get(name, 1.0) for name in names} if noise.gain else 1.0
@@ -84,6 +90,12 @@ def write_repaired(
             raise InvalidWeights(f"{name} is not finite after the repair; choose another --method")
         if not torch.equal(tensor, checkpoint.read(name).to(tensor.dtype)):
             changes[name] = _replaced_by(tensor)
+    if not changes and any(name not in checkpoint.shapes for name in state):
+        foreign = next(name for name in state if name not in checkpoint.shapes)
+        raise InvalidWeights(
+            f"the network calls a tensor {foreign!r}, and {source} has no tensor of that name, so nothing would be "
+            "written; let the task make a network whose names are those of the file"
+        )
     step = {"verb": "repair", "method": repaired.name, "passes": repaired.passes, "tensors": list(changes)}
     checkpoint.write(out, changes, step, streaming or Streaming(), overwrite=overwrite)
     return tuple(changes)

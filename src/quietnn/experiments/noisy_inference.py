@@ -32,6 +32,7 @@ from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples, Task
+from quietnn.tasks.own import is_own, own_function
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
@@ -106,6 +107,8 @@ class NoisyInference:
 
     def __post_init__(self) -> None:
         """Refuse a configuration that could not run to its end."""
+        if is_own(self.task):
+            own_function(self.task)  # its module may register repairs and channels of its own
         for method in self.methods:
             check_method(method)
         if self.search not in SEARCHES:

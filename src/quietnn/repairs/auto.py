@@ -1,7 +1,7 @@
 """The repair for a user who has what there is: it picks among the others."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import REPAIRS, Repair, Repaired
 from quietnn.repairs.choice import BASELINE, accuracy_of_choice, at_least, choose
+from quietnn.score import SubsetScore
 from quietnn.watching.undisturbed import undisturbed
 
 MAX_PASSES = 450.0
@@ -124,6 +125,7 @@ def auto(
         observation = observation.on(observation.received, as_received=None)
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)
+    is_told = not notes
     if not evidence.has_labels:
         return _without_labels(observation, evidence, balanced_classes, max_passes, seed, notes)
     num_examples = len(evidence)
@@ -132,6 +134,10 @@ def auto(
             f"{num_examples} labelled examples are too few to choose by; give {FEWEST_EXAMPLES} or more, or leave "
             "labels out"
         )
+    if evidence.score is not None and not isinstance(evidence.score, SubsetScore):
+        # It looks at all examples, those that are held out included.
+        evidence = replace(evidence, score=None)
+        notes = (*notes, "auto goes by the loss on held-out examples, not by the score; tune(score=...) goes by that")
     splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     trials = _Trials(observation, evidence.in_memory(), splits, max_passes, seed)
     is_clean = observation.mean_noise_variance == 0
@@ -145,7 +151,7 @@ def auto(
         tuple(trials.tried),
         accuracy,
         None if accuracy is None else at_least(accuracy, num_examples),
-        (*notes, *trials.notes, *_about(is_clean, name, is_told=not notes)),
+        (*notes, *trials.notes, *_about(is_clean, name, is_told=is_told)),
     )
     return _result(winner, trials.passes, report)
 
@@ -265,7 +271,10 @@ def _without_labels(
         if NEEDS.index(row.needs) <= NEEDS.index(has) and row.applies(observation) and row.unjudged(observation)
     ]
     tried, passes = [baseline], 0.0
-    for row in reversed([row for row in rows if row.cost <= max_passes]):
+    for row in reversed(rows):
+        if row.cost > max_passes:
+            tried.append(Tried(row.name, failed=f"not tried: {row.cost:.0f} passes, with {max_passes:g} allowed"))
+            continue
         try:
             made = row(observation, evidence, seed=seed)
         except (QuietnnError, RuntimeError) as error:
@@ -274,11 +283,16 @@ def _without_labels(
             continue
         passes += made.passes
         if not _are_equal(made.model, model):
-            why = "no labels, so nothing could be judged; this is known to do this kind of network no harm"
+            known = "this is known to do this kind of network no harm"
+            if row.needs == "shares":
+                known += ", if classes are balanced as you said"
+            why = f"no labels, so nothing could be judged; {known}"
             report = AutoReport(row.name, (*tried, Tried(row.name, passes=made.passes)), notes=(*notes, why))
             return _result(made.model, passes, report)
         tried.append(Tried(row.name, passes=made.passes, failed="changed nothing"))
     why = "nothing is known to help this network without labels and do no harm; the weights are as received"
+    if len(tried) > 1:
+        why = "no repair that is known to do this kind of network no harm could be made; the weights are as received"
     if not evidence.has_inputs:
         why += "; some inputs, without labels, may allow more: repair(model, inputs, ...)"
     return _result(copy.deepcopy(model), passes, AutoReport(BASELINE, tuple(tried), notes=(*notes, why)))
@@ -293,7 +307,8 @@ def _are_equal(one: Any, other: Any) -> bool:
     if not isinstance(one, nn.Module):
         return False
     others = other.state_dict()
-    return all(torch.equal(tensor, others[name]) for name, tensor in one.state_dict().items())
+    own = one.state_dict()
+    return own.keys() == others.keys() and all(torch.equal(tensor, others[name]) for name, tensor in own.items())
 
 
 def _about(is_clean: bool, chosen: str, *, is_told: bool) -> tuple[str, ...]:

@@ -164,7 +164,9 @@ class Repair:
         if settings is not None and not isinstance(settings, type(self.settings)):
             takes = "no settings" if self.settings is None else f"settings=quietnn.{type(self.settings).__name__}(...)"
             raise InvalidConfig(f"settings is a {type(settings).__name__}; {self.name} takes {takes}")
-        return self.run(observation.at_unit_gain(), evidence, seed, self.settings if settings is None else settings)
+        made = self.run(observation.at_unit_gain(), evidence, seed, self.settings if settings is None else settings)
+        check_is(made, Repaired, f"what {self.name} returned", f"return Repaired(model, {self.name!r}, passes)")
+        return made
 
 
 class _Repairs(Mapping[str, Repair]):
@@ -232,6 +234,7 @@ def register(repair: Repair) -> Repair:
     """
     if not isinstance(repair, Repair):
         raise InvalidConfig(f"register takes a Repair, not a {type(repair).__name__}: register(Repair(method, run))")
+    REPAIRS._load()
     known = REPAIRS._rows.get(repair.name)
     if known is not None and known is not repair:
         raise InvalidConfig(f"there is a repair called {repair.name!r} already; choose another name")

@@ -53,6 +53,10 @@ def denoise(
     tensor([ 1.5000, -1.5000])
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    if in_place and observation.as_received is not None:
+        raise InvalidConfig(
+            "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
+        )
     model = denoised(
         observation,
         method=method,

@@ -70,6 +70,12 @@ def repair(
     elif balanced_classes or max_passes != MAX_PASSES:
         option = "balanced_classes" if balanced_classes else "max_passes"
         raise InvalidConfig(f"{option} is for auto, and method is {method!r}; leave one of them out")
+    if score is None and not higher_is_better:
+        raise InvalidConfig("higher_is_better is for a score; give one, repair(model, score=f, ...), or leave it out")
+    if score is not None and method != "auto" and not REPAIRS[method].by_score:
+        raise InvalidConfig(
+            f"{method} goes by the loss and not by a score; give loss=..., or search by the score: method='mmse_pb'"
+        )
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = Evidence.of(
         inputs,
@@ -89,6 +95,8 @@ def repair(
                 "auto judges by labels, and there is a score alone; name a method that goes by it: "
                 "repair(model, method='mmse_pb', score=...)"
             )
+        if balanced_classes and evidence.has_labels:
+            raise InvalidConfig("balanced_classes stands in for labels, and labels were given; leave one of them out")
         return _auto(observation, evidence, balanced_classes=balanced_classes, max_passes=max_passes, seed=seed)
     return REPAIRS[method](observation, evidence, seed=seed, settings=settings)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidWeights
+from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.evidence import Evidence, some_inputs
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.observation import Observation, observe
@@ -77,6 +77,10 @@ def calibrate(
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "calibrate")
     model = observation.model
+    if in_place and observation.as_received is not None:
+        raise InvalidConfig(
+            "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
+        )
     result = model if in_place else copy.deepcopy(model)
     rule = _NoiseAware(
         parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
