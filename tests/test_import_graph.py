@@ -26,6 +26,8 @@ ORDER = (
     "targets",
     "observation",
     "score",
+    "folds",
+    "loading",
     "evidence",
     "watching",
     "noise_power",

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from quietnn.batches import (
     Inputs,
@@ -26,6 +25,7 @@ from quietnn.batches import (
     take,
 )
 from quietnn.errors import InvalidConfig
+from quietnn.loading import InputsOf, loader_of
 from quietnn.score import Score, SubsetScore, as_score
 
 Losses = Callable[[Tensor, Tensor], Tensor]
@@ -153,7 +153,7 @@ class Evidence:
             if self.labels is not None:
                 raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
             return
-        loader = _loader(self.inputs, self.batch_size)
+        loader = loader_of(self.inputs, self.batch_size)
         if loader is not None:
             if self.labels is not None:
                 raise InvalidConfig(
@@ -303,7 +303,7 @@ class Evidence:
         >>> Evidence([(torch.zeros(2, 3), torch.tensor([0, 1]))]).without_labels().has_labels
         False
         """
-        inputs = _InputsOf(self.inputs) if self.is_streamed else self.inputs
+        inputs = InputsOf(self.inputs) if self.is_streamed else self.inputs
         return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
     def judge(self, network: nn.Module) -> Verdict:
@@ -403,16 +403,6 @@ NOTHING = Evidence()
 """No evidence: neither inputs nor labels."""
 
 
-@dataclass(frozen=True)
-class _InputsOf:
-    """Batches of a loader without their labels."""
-
-    loader: Iterable[Any]
-
-    def __iter__(self) -> Iterator[Inputs]:
-        return (parts_of_batch(batch)[0] for batch in self.loader)
-
-
 def _finite(losses: list[Tensor]) -> Tensor:
     """All losses as one tensor; infinite where not a number."""
     return torch.cat(losses).double().nan_to_num(nan=torch.inf, posinf=torch.inf)
@@ -423,88 +413,6 @@ def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
     if labels is None or outputs.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
         return None
     return (outputs.argmax(1) == labels).double()
-
-
-def _is_pair(inputs: object, labels: object) -> bool:
-    """Whether two things are inputs and their class numbers rather than two batches."""
-    return (
-        hasattr(inputs, "shape")
-        and hasattr(labels, "shape")
-        and len(inputs.shape) > len(labels.shape) == 1
-        and inputs.shape[0] == labels.shape[0]
-    )
-
-
-def _loader(inputs: object, batch_size: int) -> Iterable[Any] | None:
-    """Something that yields batches each time it is read; None where inputs are in memory."""
-    if isinstance(inputs, Tensor | Mapping) or hasattr(inputs, "__array__"):
-        return None
-    if isinstance(inputs, IterableDataset):
-        raise InvalidConfig("an IterableDataset has no end that is known; give DataLoader(dataset, batch_size=...)")
-    if isinstance(inputs, Dataset):
-        return DataLoader(inputs, batch_size=batch_size)
-    if isinstance(inputs, str | bytes | nn.Module) or not isinstance(inputs, Iterable):
-        return None  # as_inputs says what is wrong with it
-    if isinstance(inputs, Iterator):
-        raise InvalidConfig(
-            f"inputs is a {type(inputs).__name__}, which can be read once only; give a list of batches, list(inputs), "
-            "or a DataLoader"
-        )
-    if isinstance(inputs, tuple) and len(inputs) == 2 and _is_pair(*inputs):
-        raise InvalidConfig(
-            "inputs is a pair of inputs and labels; give both by themselves: repair(model, inputs, labels)"
-        )
-    if hasattr(inputs, "inputs") and hasattr(inputs, "labels"):
-        raise InvalidConfig(
-            f"inputs is an {type(inputs).__name__}; write repair(model, examples.inputs, examples.labels)"
-        )
-    if isinstance(inputs, Sequence) and not inputs:
-        raise InvalidConfig("inputs hold no batch; give about a hundred examples, torch.stack(examples) or a loader")
-    if isinstance(inputs, Sequence) and not _is_batch(inputs[0]):
-        return None
-    return inputs
-
-
-def _is_batch(one: object) -> bool:
-    """Whether it is what a loader may yield, and not an example written as numbers."""
-    first = one[0] if isinstance(one, Sequence) and one else one
-    return isinstance(first, Mapping) or hasattr(first, "__array__")
-
-
-@dataclass(frozen=True)
-class Split:
-    """Positions to fit on and positions held out as a guard against overfitting."""
-
-    fit: Tensor
-    held_out: Tensor
-
-    @classmethod
-    def of(cls, num_examples: int, held_out: float, *, seed: int) -> "Split":
-        """A random split; each side gets at least one example.
-
-        >>> split = Split.of(10, 0.2, seed=0)
-        >>> len(split.fit), len(split.held_out)
-        (8, 2)
-        """
-        if num_examples < 2:
-            raise InvalidConfig(f"num_examples is {num_examples}; fitting with a held-out part needs 2 or more")
-        if not 0 < held_out < 1:
-            raise InvalidConfig(f"held_out is {held_out}; it must be a fraction between 0 and 1, for example 0.2")
-        num_held_out = min(max(round(held_out * num_examples), 1), num_examples - 1)
-        order = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed))
-        return cls(order[num_held_out:], order[:num_held_out])
-
-
-def folds(num_examples: int, num_folds: int, *, seed: int) -> list[Split]:
-    """Splits in which every example is held out once, from the fit on all others.
-
-    >>> [len(split.held_out) for split in folds(5, 2, seed=0)]
-    [3, 2]
-    """
-    if not 2 <= num_folds <= num_examples:
-        raise InvalidConfig(f"num_folds is {num_folds}; it must be from 2 to the number of examples, {num_examples}")
-    parts = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed)).tensor_split(num_folds)
-    return [Split(torch.cat([*parts[:index], *parts[index + 1 :]]), part) for index, part in enumerate(parts)]
 
 
 def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
-from quietnn.evidence import Evidence, Split, folds
+from quietnn.evidence import Evidence
+from quietnn.folds import Split, folds
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, mmse
 from quietnn.repairs.calibrated_starts import calibrated_starts

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from quietnn.batches import call, take
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.evidence import Evidence, Split, Verdict, folds
+from quietnn.evidence import Evidence, Verdict
+from quietnn.folds import Split, folds
 from quietnn.methods import NEEDS
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation

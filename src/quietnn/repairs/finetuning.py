@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Losses, Split, labelled
+from quietnn.evidence import Augment, Losses, labelled
+from quietnn.folds import Split
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.descent import descend

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Losses, folds, labelled
+from quietnn.evidence import Augment, Losses, labelled
+from quietnn.folds import folds
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures

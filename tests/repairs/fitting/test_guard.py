@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from quietnn.evidence import folds
+from quietnn.folds import folds
 from quietnn.repairs.fitting.guard import is_worth_it, mean_loss, parts_of
 
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
-from quietnn.evidence import Evidence, Split
+from quietnn.evidence import Evidence
+from quietnn.folds import Split
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures

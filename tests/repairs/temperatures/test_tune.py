@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidWeights, QuietnnError
-from quietnn.evidence import Evidence, Split
+from quietnn.evidence import Evidence
+from quietnn.folds import Split
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.evidence import Evidence, Split
+from quietnn.evidence import Evidence
+from quietnn.folds import Split
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.fitting.descent import descend
