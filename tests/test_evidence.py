@@ -368,3 +368,8 @@ def test_without_labels_the_inputs_are_left() -> None:
     evidence = Evidence(INPUTS, CLASSES, score=lambda network: 1.0).without_labels()
     assert (evidence.has_inputs, evidence.has_labels, evidence.score) == (True, False, None)
     assert not Evidence(batches()).without_labels().has_labels
+
+
+def test_a_pair_is_not_two_batches() -> None:
+    with pytest.raises(QuietnnError, match=r"repair\(model, inputs, labels\)"):
+        Evidence((torch.rand(6, 4), torch.arange(6) % 3))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import quietnn
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.observation import Observation, misjudged, noise_at, observe
@@ -133,3 +134,23 @@ def test_a_state_dict_is_no_network(model: nn.Module) -> None:
         QuietnnError, match=r"what arrived is a OrderedDict; load it first: model.load_state_dict\(state\)"
     ):
         _ = observe(model.state_dict(), noise_variance=0.1).model
+
+
+def test_weights_that_were_written_into_are_looked_at_again() -> None:
+    model = nn.Linear(20, 20)
+    observation = quietnn.observe(model, noise_variance=1e-3)
+    quietnn.denoise(observation)
+    with torch.no_grad():
+        model.weight.mul_(50)
+    again, fresh = (quietnn.denoise(one).model for one in (observation, quietnn.observe(model, noise_variance=1e-3)))
+    assert torch.equal(again.weight, fresh.weight)
+    with torch.no_grad():
+        model.weight[0, 0] = torch.nan
+    with pytest.raises(QuietnnError, match="not finite"):
+        quietnn.repair(observation, method="ml")
+
+
+def test_nothing_is_written_in_place_where_a_gain_was_undone() -> None:
+    observation = quietnn.Observation(torch.randn(100), 0.5, gain=0.5)
+    with pytest.raises(QuietnnError, match="leave in_place out"):
+        quietnn.denoise(observation, in_place=True)

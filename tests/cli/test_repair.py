@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import quietnn
 from quietnn.checkpoints.provenance import history
 from quietnn.cli.main import app
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.repairs.base import REPAIRS
 from quietnn.tasks.digits import digits_task
 
@@ -112,3 +112,30 @@ def test_a_folder_of_transformers_comes_out_as_one(tmp_path: Path) -> None:
     received = load_file(tmp_path / "in" / "model.safetensors")
     name = "bert.encoder.layer.0.output.dense.weight"
     assert not torch.equal(loaded.state_dict()[name], received[name])
+
+
+def test_a_network_whose_names_are_not_the_files_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapped = OWN.replace("def task():", "def task(weights=None):").replace(
+        'Task("mine", network,',
+        """Task(
+        "mine", lambda: nn.Sequential(network()).eval(),""",
+    )
+    (tmp_path / "wrapped_for_repair.py").write_text(wrapped)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    network = torch.nn.Sequential(
+        torch.nn.Linear(6, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Linear(32, 3)
+    )
+    save_file(network.state_dict(), tmp_path / "in.safetensors")
+    with pytest.raises(InvalidWeights, match=r"calls a tensor '0.0.weight'"):
+        call("in.safetensors", "out.safetensors", "--task", "wrapped_for_repair:task", "--wnr-db", 3, "--no-labels")
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_a_folder_does_not_become_a_file(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    save_file(digits_task().load_model().state_dict(), tmp_path / "in" / "model.safetensors")
+    with pytest.raises(InvalidConfig, match="give the name of a folder"):
+        call(tmp_path / "in", tmp_path / "out.safetensors", "--method", "mmse", "--wnr-db", 3)

@@ -165,3 +165,31 @@ def test_a_score_alone_is_enough_to_search_temperatures(network: nn.Module) -> N
     assert found.details["temperatures"].lambda_prime == 0.0
     with pytest.raises(QuietnnError, match="posterior goes by the loss and not by a score"):
         repair(network, method="posterior", wnr_db=0.0, score=length)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "calibrated", "balanced_classes": True}, "balanced_classes is for auto"),
+        ({"labels": True, "balanced_classes": True}, "stands in for labels"),
+        ({"settings": quietnn.PosteriorSettings()}, "auto takes no settings"),
+        ({"method": "calibrated", "score": lambda network: 0.0}, "goes by the loss and not by a score"),
+        ({"higher_is_better": False}, "higher_is_better is for a score"),
+    ],
+)
+def test_an_argument_without_effect_is_refused(arguments: dict[str, object], message: str) -> None:
+    network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    labels = torch.arange(20) % 3 if arguments.pop("labels", False) else None
+    with pytest.raises(QuietnnError, match=message):
+        quietnn.repair(network, torch.rand(20, 4), labels, noise_variance=0.01, **arguments)
+
+
+def test_auto_searches_by_no_score_that_sees_what_is_held_out() -> None:
+    network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    inputs, labels = torch.rand(20, 4), torch.arange(20) % 3
+
+    def spy(model: nn.Module) -> float:
+        raise AssertionError("it was asked")
+
+    result = quietnn.repair(network, inputs, labels, noise_variance=0.01, score=spy, max_passes=30)
+    assert "not by the score" in result.details["notes"][0]

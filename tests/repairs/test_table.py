@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import quietnn
 from quietnn import REPAIRS, Evidence, Method, Observation, Repair, Repaired, register, repair, transmit
 from quietnn.cli.main import app
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.methods import METHODS, NEEDS, style_of
 from quietnn.observation import observe
@@ -153,3 +153,15 @@ def test_names_are_taken_once_and_rows_are_checked(toy: Repair) -> None:
     with pytest.raises(InvalidConfig, match=r"not a function: register\(Repair\(method, run\)\)"):
         register(recall)
     assert "mine" not in METHODS
+
+
+def test_a_row_of_ones_own_comes_last_and_must_return_a_repaired() -> None:
+    row = register(Repair(Method("mine_last", "Mine", "#000000", needs="nothing"), lambda *_: None))
+    try:
+        assert list(REPAIRS)[-1] == "mine_last"
+        with pytest.raises(QuietnnError, match=r"what mine_last returned is a NoneType; return Repaired"):
+            quietnn.repair(nn.Linear(2, 2), noise_variance=0.1, method="mine_last")
+        with pytest.raises(QuietnnError, match="there is a repair called 'posterior' already"):
+            register(Repair(Method("posterior", "P", "#000000"), row.run))
+    finally:
+        REPAIRS.remove("mine_last")
