@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import typing
+from importlib.metadata import entry_points
 from typing import Any
 
 from quietnn.channels.base import Channel
@@ -68,6 +69,9 @@ def _parsed(text: str) -> tuple[NamedChannel, dict[str, str]]:
     if not isinstance(text, str):
         raise InvalidConfig(f"channel is {text!r}; write a name with its settings, for example 'quantise:num_bits=4'")
     name, _, rest = text.partition(":")
+    if name not in CHANNELS:
+        for plugin in entry_points(group="quietnn.channels"):
+            plugin.load()  # a module that adds its rows
     if name not in CHANNELS:
         raise unknown_choice("channel", name, CHANNELS)
     settings: dict[str, str] = {}
