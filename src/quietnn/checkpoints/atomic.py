@@ -35,7 +35,7 @@ def check_target(source: Path, out: Path, *, overwrite: bool, files: Collection[
     if out.exists() and out.samefile(source):
         raise InvalidConfig(f"{out} is the input itself; write to another name")
     if source.is_dir():
-        if out.suffix in (".safetensors", ".pt", ".pth"):
+        if not out.exists() and out.suffix in (".safetensors", ".pt", ".pth"):
             raise InvalidConfig(
                 f"the input is a folder, and {out.name} is the name of a file; give the name of a folder"
             )
