@@ -15,7 +15,7 @@ CONFIG = """
 name = "mini"
 task = "digits"
 wnr_db = [4, 8]
-num_draws = 50
+num_draws = 400
 methods = ["ml", "mmse_pb"]
 num_tuning_examples = 20
 num_test_examples = 50
@@ -50,7 +50,7 @@ def test_an_interrupt_at_a_random_moment_is_one_line(tmp_path: Path, engine: str
         code, errors = interrupted(command, moments.uniform(0.0, 4.0))
         assert "Traceback" not in errors, errors
         assert "KeyboardInterrupt" not in errors, errors
-        if code == 0:
-            continue  # it was done before
+        if code in (0, -signal.SIGINT):
+            continue  # it was done before, or on its way out
         assert code == 130, errors
         assert errors.count("interrupted") + errors.count("Aborted") == 1, errors
