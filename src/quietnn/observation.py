@@ -166,7 +166,7 @@ class Observation(Generic[Received, Noise]):
 
     def on(self, received: Any, **changes: Any) -> "Observation[Any, Any]":
         """The same facts about another state of the network, for example one that was denoised since."""
-        return replace(self, received=received, **changes)
+        return replace(self, **{"received": received, "as_received": None, **changes})
 
     def with_noise(self, noise_variance: NoiseVariance) -> "Observation[Received, NoiseVariance]":
         """The same weights under another noise variance."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import quietnn
 from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
@@ -246,3 +247,12 @@ def test_a_tensor_without_entries_contradicts_nothing() -> None:
 def test_the_true_noise_is_believed_however_many_tensors_there_are() -> None:
     weights = {str(index): tensor for index, tensor in enumerate(normal(20_000, 20))}
     assert believable_noise(weights, 1.0) == 1.0
+
+
+def test_weights_that_came_with_a_gain_are_repaired_too() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(576, 3)).eval()
+    observation = transmit(network, channel="quantise:num_bits=3", seed=0)
+    assert observation.at_unit_gain().as_received is not None
+    repaired = quietnn.calibrate_structured(observation, torch.rand(40, 1, 8, 8))
+    assert not torch.equal(repaired.model[1].running_var, network[1].running_var)

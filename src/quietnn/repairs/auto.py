@@ -123,7 +123,7 @@ def auto(
             call(observation.model, take(next(evidence.batches())[0], slice(2)))  # says what does not fit
     notes: tuple[str, ...] = ()
     if observation.as_received is not None:  # a gain that is known is undone in every network that is judged
-        observation = observation.on(observation.received, as_received=None)
+        observation = observation.on(observation.received)
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)
     is_told = not notes
