@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import quietnn
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.evidence import NOTHING, Evidence, labelled, some_inputs
+from quietnn.evidence import Evidence, labelled, some_inputs
 from quietnn.score import Score, SubsetScore, as_score
 
 CLASSES = torch.arange(60) % 3
@@ -229,7 +229,8 @@ def test_an_evidence_is_passed_alone() -> None:
         Evidence.of(evidence, CLASSES)
     with pytest.raises(InvalidConfig, match="augment came beside an Evidence"):
         Evidence.of(evidence, augment=lambda inputs, generator: inputs)
-    assert (len(NOTHING), NOTHING.has_inputs, NOTHING.has_labels) == (0, False, False)
+    nothing = Evidence()
+    assert (len(nothing), nothing.has_inputs, nothing.has_labels) == (0, False, False)
 
 
 def test_verbs_say_what_they_need() -> None:

@@ -399,10 +399,6 @@ class Evidence:
         return losses
 
 
-NOTHING = Evidence()
-"""No evidence: neither inputs nor labels."""
-
-
 def _finite(losses: list[Tensor]) -> Tensor:
     """All losses as one tensor; infinite where not a number."""
     return torch.cat(losses).double().nan_to_num(nan=torch.inf, posinf=torch.inf)
