@@ -8,7 +8,8 @@ import pytest
 
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import load_config, shipped_configs
-from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.engines import key_of
+from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 
 CONFIGS = shipped_configs()

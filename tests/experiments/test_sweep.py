@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from quietnn import records
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
 from quietnn.experiments.config import load_config
-from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.engines import key_of
+from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
 from quietnn.repairs.base import REPAIRS, Repaired

@@ -4,15 +4,15 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
-from quietnn.federated.aggregate import aggregate
 from quietnn.federated.air import Air
-from quietnn.federated.carried import Carried
-from quietnn.federated.devices import Diverged
-from quietnn.federated.estimators import NO_MEMORY, Affine, Estimator, ReceivedSum, Tuned
+from quietnn.federated.devices import DeviceData, Diverged, LocalTraining
+from quietnn.federated.estimators import Affine, Estimator, Memory, ReceivedSum, Tuned
+from quietnn.federated.rounds import Federation, ServerState, aggregate
+from quietnn.federated.schemes import Carried
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.score import Score
 
@@ -45,9 +45,18 @@ def updates(num_devices: int = 4) -> dict[int, dict[str, Tensor]]:
     return found
 
 
-def run(estimator: Estimator, wnr_db: float = math.inf, **rest: object) -> dict[str, Tensor]:
-    arguments = {"noisy": NOISY, "round_number": 2, "seed": 9} | rest
-    return aggregate(state(), updates(), air=Air(AWGN(wnr_db=wnr_db)), estimator=estimator, **arguments).state  # type: ignore[arg-type]
+NOBODY = DeviceData(torch.empty(0), torch.empty(0), nn.Identity())
+
+
+def federation(estimator: Estimator, wnr_db: float, **rest: object) -> Federation:
+    devices = dict.fromkeys(range(10), NOBODY)
+    return Federation(devices, LocalTraining(), Air(AWGN(wnr_db=wnr_db)), estimator, seed=9, **rest)  # type: ignore[arg-type]
+
+
+def run(estimator: Estimator, wnr_db: float = math.inf, *, number: int = 2, **rest: object) -> dict[str, Tensor]:
+    after, _ = aggregate(federation(estimator, wnr_db, **rest), ServerState(number, state()), updates(), noisy=NOISY)
+    assert after.num_rounds_done == number + 1
+    return after.state
 
 
 def test_without_noise_it_is_the_mean() -> None:
@@ -67,16 +76,14 @@ def test_only_noisy_parameters_meet_the_noise() -> None:
 def test_the_same_arguments_give_the_same_bits_in_any_order() -> None:
     backwards = dict(reversed(updates().items()))
     one = run(Carried(), -3.0)
-    other = aggregate(
-        state(), backwards, noisy=NOISY, air=Air(AWGN(wnr_db=-3.0)), estimator=Carried(), round_number=2, seed=9
-    ).state
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert not torch.equal(run(Affine(ML), 0.0)["a.weight"], run(Affine(ML), 0.0, round_number=3)["a.weight"])
+    other, _ = aggregate(federation(Carried(), -3.0), ServerState(2, state()), backwards, noisy=NOISY)
+    assert all(torch.equal(one[name], other.state[name]) for name in one)
+    assert not torch.equal(run(Affine(ML), 0.0)["a.weight"], run(Affine(ML), 0.0, number=3)["a.weight"])
 
 
 def test_the_inputs_stay_as_they_are() -> None:
     weights, sent = state(), updates()
-    aggregate(weights, sent, noisy=NOISY, air=Air(AWGN(wnr_db=0.0)), estimator=Affine(MMSE), round_number=0, seed=0)
+    aggregate(federation(Affine(MMSE), 0.0), ServerState(0, weights), sent, noisy=NOISY)
     assert all(torch.equal(weights[name], tensor) for name, tensor in state().items())
     assert all(torch.equal(sent[3][name], tensor) for name, tensor in updates()[3].items())
 
@@ -121,14 +128,15 @@ def test_a_carried_prior_is_the_kalman_filter_of_an_autoregressive_sum() -> None
     a, q, noise_variance, num = 0.9, 0.19, 4.0, 20_000
     generator = torch.Generator().manual_seed(0)
     total = torch.randn(num, generator=generator)
-    memory, mean, variance = NO_MEMORY, torch.zeros(num), 1.0
+    memory: Memory = {}
+    mean, variance = torch.zeros(num), 1.0
     carried, kalman, mmse = [], [], []
     for number in range(12):
         if number:
             total = a * total + math.sqrt(q) * torch.randn(num, generator=generator)
             mean, variance = a * mean, a * a * variance + q
         heard = total + math.sqrt(noise_variance) * torch.randn(num, generator=generator)
-        received = ReceivedSum({"w": heard}, noise_variance, {"w": total}, 1, number)
+        received = ReceivedSum({"w": heard}, noise_variance, {"w": total}, 1)
         estimate = Carried()(received, memory)
         memory = estimate.memory
         gain = variance / (variance + noise_variance)
@@ -148,13 +156,13 @@ def test_noise_past_the_largest_float_is_divergence() -> None:
 def test_updates_that_do_not_fit_are_refused() -> None:
     sent = updates()
     sent[3]["a.weight"][0, 0] = math.nan
-    arguments = {"air": Air(AWGN(wnr_db=0.0)), "estimator": Affine(ML), "round_number": 4, "seed": 0}
+    plain, server = federation(Affine(ML), 0.0), ServerState(4, state())
     with pytest.raises(Diverged, match="device 3 in round 5 is not finite in a\\.weight"):
-        aggregate(state(), sent, noisy=NOISY, **arguments)  # type: ignore[arg-type]
+        aggregate(plain, server, sent, noisy=NOISY)
     with pytest.raises(InvalidConfig, match="'c\\.weight' is to be noisy"):
-        aggregate(state(), updates(), noisy=["c.weight"], **arguments)  # type: ignore[arg-type]
+        aggregate(plain, server, updates(), noisy=["c.weight"])
     del sent[3]["b.weight"]
     with pytest.raises(InvalidConfig, match="device 3 and the state dict differ in 'b\\.weight'"):
-        aggregate(state(), sent, noisy=NOISY, **arguments)  # type: ignore[arg-type]
+        aggregate(plain, server, sent, noisy=NOISY)
     with pytest.raises(InvalidConfig, match="no device"):
-        aggregate(state(), {}, noisy=NOISY, **arguments)  # type: ignore[arg-type]
+        aggregate(plain, server, {}, noisy=NOISY)

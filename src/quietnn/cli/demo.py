@@ -13,11 +13,12 @@ def demo(
     """Put noise on a small trained network, denoise it every way, and show what each is worth."""
     from quietnn.cli.analyze import report
     from quietnn.cli.progress import record_progress
-    from quietnn.experiments.demo import DEMO
+    from quietnn.experiments.config import load_config
+    from quietnn.experiments.noisy_inference import NoisyInference
     from quietnn.experiments.sweep import sweep
 
     with record_progress("digits under noise") as on_record:
-        sweep(DEMO, out, num_workers=workers, on_record=on_record)
+        sweep(load_config(NoisyInference, Path("digits")), out, num_workers=workers, on_record=on_record)
     report([out])
     typer.echo(
         "Plain MMSE does worse than ML here: it shrinks the signal, while BatchNorm's stored statistics expect its "

@@ -22,14 +22,14 @@ def federate(
     """
     from quietnn.cli.federation_progress import federation_progress
     from quietnn.experiments.config import load_config
-    from quietnn.experiments.federate import federate as run
     from quietnn.experiments.noisy_training import NoisyTraining
+    from quietnn.experiments.sweep import sweep
     from quietnn.reports.federated_report import write_federated_report
 
     experiment = load_config(NoisyTraining, config, preset=preset, overrides=set_ or [])
     folder = out or Path("runs") / experiment.name
     with federation_progress(experiment.name, len(experiment.units()), experiment.num_rounds) as progress:
-        records = run(
+        records = sweep(
             experiment,
             folder,
             engine=engine,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from quietnn.experiments.unit import Unit
+from quietnn.experiments.engines import Unit
 from quietnn.records import Record
 
 

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,9 @@ from quietnn.channels.named import channel_named, effective_wnr_db, level_of
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
+from quietnn.experiments.engines import OnRound, Unit, ignore
 from quietnn.experiments.methods import Draw, check_method, run_method
-from quietnn.experiments.unit import Unit
+from quietnn.methods import CLEAN
 from quietnn.observation import misjudged
 from quietnn.records import Record
 from quietnn.repairs.affine import Temperatures
@@ -38,14 +39,8 @@ from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
 from quietnn.weights import WeightStatistics
 
-CLEAN = "clean"
-"""The name under which the network without noise is recorded, at +inf dB."""
-
 TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
 """What an outcome may say of itself; it is recorded where it does."""
-
-EXTENDABLE = ("name", "wnr_db", "levels", "methods", "num_draws")
-"""What may change between two sittings of one run; everything else decides the value of a record."""
 
 WHITE = "awgn"
 """The channel of the paper, whose records need no word about it."""
@@ -82,6 +77,8 @@ class NoisyInference:
         channel: a name of `quietnn.channels.named`, with settings: `"pcm:compensate=false"`.
         levels: for a channel that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
     """
+
+    EXTENDABLE: ClassVar[tuple[str, ...]] = ("name", "wnr_db", "levels", "methods", "num_draws")
 
     name: str
     task: str
@@ -149,7 +146,7 @@ class NoisyInference:
     @property
     def digest(self) -> str:
         """Names what decides a record's value; adding WNRs, draws or methods to a run does not change it."""
-        decisive = {key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE}
+        decisive = {key: value for key, value in to_mapping(self).items() if key not in self.EXTENDABLE}
         if self.channel == WHITE:
             del decisive["channel"]  # as in runs from before there were others
         if self.first_test_position == 0:
@@ -162,8 +159,12 @@ class NoisyInference:
         noisy = [Unit(level, draw, self.methods) for draw in range(self.num_draws) for level in levels]
         return [Unit(math.inf, 0, (CLEAN,)), *noisy]
 
-    def worker(self, data_dir: Path | None = None) -> "Worker":
-        """Something that runs units, with model and data loaded once."""
+    def stages(self) -> list[list[Unit]]:
+        """All units are independent."""
+        return [self.units()]
+
+    def worker(self, data_dir: Path | None = None, folder: Path | None = None, on_round: OnRound = ignore) -> "Worker":
+        """Something that runs units, with model and data loaded once; it keeps nothing in a folder."""
         return Worker(self, data_dir)
 
     def run(self, data_dir: Path | None = None) -> Iterator[Record]:
@@ -171,11 +172,6 @@ class NoisyInference:
         worker = self.worker(data_dir)
         for unit in self.units():
             yield from worker.run(unit)
-
-
-def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key of a unit's record."""
-    return record.get("level", record.get("wnr_db")), record.get("draw"), record.get("method")
 
 
 class Worker:

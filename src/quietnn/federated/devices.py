@@ -3,14 +3,15 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.batches import outputs_of
+from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.federated.seeds import generator_for
 from quietnn.tasks.augmentation import random_crop_flip
 from quietnn.weights import Weights
 
@@ -83,8 +84,7 @@ class DeviceData:
         return len(self.labels)
 
 
-@dataclass(frozen=True)
-class LocalResult:
+class LocalResult(NamedTuple):
     """What a device reports: how every tensor of the state dict changed, and its mean loss on the way."""
 
     update: dict[str, Tensor]
@@ -104,16 +104,7 @@ def train_device(
     """Train from the broadcast `state` and return the update `w_m - w` of every tensor, buffers included.
 
     Everything random follows from `(seed, device, round_number)`: the result does not depend on where or in which
-    order the devices run.
-
-    Args:
-        model: a network to work in; its weights are overwritten.
-        state: the global state dict.
-        data: the device's examples.
-        recipe: how to train.
-        device: the device's number.
-        round_number: counted from 0.
-        seed: of the run.
+    order the devices run. The weights of `model` are overwritten; rounds are counted from 0.
 
     Raises:
         Diverged: if the loss is no longer a finite number.

@@ -19,7 +19,8 @@ from quietnn.weights import Weights, WeightStatistics
 Memory = Mapping[str, Tensor]
 """What an estimator carries from round to round: plain tensors by name, saved with every checkpoint."""
 
-NO_MEMORY: Memory = {}
+Judge = Callable[[Weights], Score]
+"""Scores a state dict, or an estimate of the sum by the network it leads to."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,6 @@ class ReceivedSum:
         noise_variance: `sigma_z^2`.
         weights: the same tensors of the global network that the devices started from.
         num_devices: how many updates are in the sum.
-        round_number: counted from 0.
         score: an estimate of the sum to the score of the network it leads to, on the server's validation examples.
         oracle: the same on test examples, for estimators that are labelled oracle and for nothing else.
         told: statistics of the clean sum by grouping and group, where the devices tell them.
@@ -41,9 +41,8 @@ class ReceivedSum:
     noise_variance: float
     weights: Weights
     num_devices: int
-    round_number: int
-    score: Callable[[Weights], Score] | None = None
-    oracle: Callable[[Weights], Score] | None = None
+    score: Judge | None = None
+    oracle: Judge | None = None
     told: Mapping[str, Mapping[str, WeightStatistics]] | None = None
 
     def reception(self, groups: str) -> Reception:
@@ -87,12 +86,14 @@ class Affine:
         denoisers, infeasible = {}, 0
         for group in reception.groups:
             try:
-                denoisers[group] = _denoiser(reception, group, self.temperatures)
+                denoisers[group] = denoiser_for(
+                    self.temperatures, reception.statistics[group], reception.noise_variance, form=reception.form
+                )
             except InfeasibleTemperatures:
                 denoisers[group], infeasible = AffineDenoiser(1.0, 0.0), infeasible + 1
-        notes: Record = {"theta": _mean_theta(reception, denoisers)} | (
-            {"infeasible": infeasible} if infeasible else {}
-        )
+        notes: Record = {"theta": _mean_theta(reception, denoisers)}
+        if infeasible:
+            notes["infeasible"] = infeasible
         return Estimate(reception.estimate(denoisers), notes=notes)
 
 
@@ -133,17 +134,16 @@ class Tuned:
         return Estimate(layers.estimate(denoisers), notes=notes)
 
 
-def _scorer(
-    judge: Callable[[Weights], Score], reception: Reception
-) -> Callable[[Temperatures | GroupTemperatures], Score]:
-    return lambda temperatures: judge(reception.estimate(reception.denoisers(temperatures)))
-
-
-def _denoiser(reception: Reception, group: str, temperatures: Temperatures) -> AffineDenoiser:
-    return denoiser_for(temperatures, reception.statistics[group], reception.noise_variance, form=reception.form)
+def mean_over_weights(by_group: Mapping[str, float], groups: Mapping[str, tuple[str, ...]], tensors: Weights) -> float:
+    """The mean multiplier over the weights, as one number for the records."""
+    sizes = {group: sum(tensors[name].numel() for name in groups[group]) for group in by_group}
+    return sum(by_group[group] * size for group, size in sizes.items()) / sum(sizes.values())
 
 
 def _mean_theta(reception: Reception, denoisers: Mapping[str, AffineDenoiser]) -> float:
-    """The mean multiplier over the weights, as one number for the records."""
-    sizes = {group: sum(reception.weights[name].numel() for name in reception.groups[group]) for group in denoisers}
-    return sum(denoisers[group].theta * size for group, size in sizes.items()) / sum(sizes.values())
+    thetas = {group: denoiser.theta for group, denoiser in denoisers.items()}
+    return mean_over_weights(thetas, reception.groups, reception.weights)
+
+
+def _scorer(judge: Judge, reception: Reception) -> Callable[[Temperatures | GroupTemperatures], Score]:
+    return lambda temperatures: judge(reception.estimate(reception.denoisers(temperatures)))

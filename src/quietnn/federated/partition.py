@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.seeds import generator_for
 
 Parts = tuple[Tensor, ...]
 """The positions of each device's examples, by device number."""

@@ -2,15 +2,17 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.air import Air
+from quietnn.federated.air import Air, ChannelInversion, Dropout, Gains, PhaseAlignment
 from quietnn.federated.devices import DeviceData, LocalTraining
-from quietnn.federated.fading import ChannelInversion, Dropout, Gains, PhaseAlignment
+from quietnn.federated.estimators import Estimator, Judge
 from quietnn.federated.partition import PARTITIONS, make_parts
+from quietnn.federated.rounds import Federation
 from quietnn.federated.screening import NORM_BOUND
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
 from quietnn.tasks.own import is_own
@@ -120,3 +122,27 @@ class FederationSettings(ABC):
         seed = self.seed if seed is None else seed
         parts = make_parts(self.partition, task.labels, self.num_devices, seed=seed, concentration=self.concentration)
         return task.devices(parts)
+
+    def federation_of(
+        self,
+        devices: Mapping[int, DeviceData],
+        estimator: Estimator,
+        *,
+        wnr_db: float,
+        seed: int,
+        score: Judge | None = None,
+        oracle: Judge | None = None,
+    ) -> Federation:
+        """What stays the same from round to round, with what a configuration may vary from run to run."""
+        return Federation(
+            devices=devices,
+            training=self.training(),
+            air=self.air(wnr_db),
+            estimator=estimator,
+            num_active=self.num_active,
+            seed=seed,
+            score=score,
+            oracle=oracle,
+            told=self.told,
+            norm_bound=self.norm_bound,
+        )

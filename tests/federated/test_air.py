@@ -8,8 +8,7 @@ from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
-from quietnn.federated.air import Air, superpose
-from quietnn.federated.fading import ChannelInversion, Dropout, Gains, PhaseAlignment, exponential_integral
+from quietnn.federated.air import Air, ChannelInversion, Dropout, Gains, PhaseAlignment, exponential_integral, superpose
 
 PIECES: list[Gains] = [
     PhaseAlignment(),
