@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from quietnn.errors import InvalidConfig
-from quietnn.theory.checks import require_count, require_finite, require_variances
+from quietnn.theory.family import require_count, require_finite, require_variances
 from quietnn.theory.shallow_exact import shallow_error, shallow_optimal_theta
 
 Form = Literal["exact", "leading", "printed", "printed_without_stray"]
@@ -87,7 +87,7 @@ class ShallowNetwork:
         return self.num_hidden * (self.num_hidden - 1) * (theta * theta * q * self.weight_variance + q * q / 3) ** 2
 
     def optimal_theta(self, form: Form = "exact") -> float:
-        """The best multiplier, with `rho* = 0`.
+        """The best multiplier, with `rho* = 0` and so `beta* = 0` in every form.
 
         `sqrt(sw / (sw + 2 sz))` as printed, `sw / S` (plain MMSE) at leading order; the exact one by bisection.
         """
@@ -101,16 +101,6 @@ class ShallowNetwork:
         if form == "leading":
             return self.weight_variance / self.received_variance
         return math.sqrt(self.weight_variance / (self.weight_variance + 2 * self.noise_variance))
-
-    @property
-    def optimal_rho(self) -> float:
-        """`rho* = 0` in every form, so `beta* = 0`."""
-        return 0.0
-
-    @property
-    def optimal_beta(self) -> float:
-        """`beta* = 0` in every form."""
-        return 0.0
 
     def optimal_lambda_prime(self, form: Form = "exact") -> float:
         """`lambda'* = 1 + (sw / sz) (1 - 1 / theta*)`; zero at leading order.
