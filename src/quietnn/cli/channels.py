@@ -21,7 +21,7 @@ def channels(
     from quietnn import records
     from quietnn.channels.error_shape import HISTOGRAM_REACH, PROBABILITIES
     from quietnn.cli.table import print_table
-    from quietnn.experiments.channel_errors import ChannelErrors
+    from quietnn.experiments.weight_studies import channel_errors
     from quietnn.files import write_together
     from quietnn.reports.error_figure import density_figure, quantile_figure
     from quietnn.reports.figures import save_figure
@@ -30,7 +30,7 @@ def channels(
     found = [
         record
         for text in channel
-        for record in ChannelErrors(task, text, seed, str(weights) if weights else None).run(data_dir)
+        for record in channel_errors(task, text, seed=seed, weights=weights, data_dir=data_dir)
     ]
     rows = tuple(
         (

@@ -18,11 +18,11 @@ def gaussianity(
 
     from quietnn import records
     from quietnn.cli.table import print_table
-    from quietnn.experiments.gaussianity import Gaussianity
+    from quietnn.experiments import weight_studies
     from quietnn.files import write_together
     from quietnn.reports.tables import Table, to_markdown
 
-    found = list(Gaussianity(task, wnr_db, str(weights) if weights else None).run(data_dir))
+    found = list(weight_studies.gaussianity(task, wnr_db, weights=weights, data_dir=data_dir))
     rows = tuple(
         (
             record["layer"] or "whole model",

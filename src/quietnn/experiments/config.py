@@ -97,13 +97,8 @@ def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) 
     for key in values:
         if key not in fields:
             raise InvalidConfig(f"{source}: unknown key {key!r}; {suggest(key, fields)}")
-    required = [
-        name
-        for name, field in fields.items()
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
-    for name in required:
-        if name not in values:
+    for name, field in fields.items():
+        if name not in values and field.default is dataclasses.MISSING:
             raise InvalidConfig(f"{source}: the key {name!r} is missing; add it")
     return kind(**{key: _convert(value, hints[key], f"{source}: {key}") for key, value in values.items()})
 

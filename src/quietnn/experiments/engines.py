@@ -66,7 +66,6 @@ class Worker(Protocol):
 
     def run(self, unit: Unit) -> Iterator[Record]:
         """The records of a unit."""
-        ...
 
 
 MakeWorker = Callable[[], Worker]

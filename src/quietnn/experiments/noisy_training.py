@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 from quietnn import records
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.experiments.config import check_work, to_mapping
+from quietnn.experiments.config import check_work
 from quietnn.experiments.engines import OnRound, Unit, Worker
 from quietnn.federated.schemes import FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
 from quietnn.federated.settings import FederationSettings
@@ -58,7 +59,6 @@ class NoisyTraining(FederationSettings):
     deploy_wnr_db: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a configuration that could not run to its end."""
         super().__post_init__()
         for method in self.methods:
             if method not in METHODS:
@@ -74,20 +74,13 @@ class NoisyTraining(FederationSettings):
             raise InvalidConfig(f"{FIXED} needs candidates to choose from; set fixed = ['1 0', '0.5 0'] (theta, beta)")
         for wnr_db in (*self.wnr_db, *self.deploy_wnr_db):
             db_to_ratio(wnr_db)
-        for text in self.fixed:
-            for wnr_db in self.wnr_db:
-                fixed_temperatures(*candidate(text), wnr_db)
+        for text, wnr_db in product(self.fixed, self.wnr_db):
+            fixed_temperatures(*candidate(text), wnr_db)
         check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws)
-
-    def identity(self) -> dict[str, Any]:
-        """What decides a record's value; adding WNRs, draws or schemes to a run does not change it."""
-        return self.without_defaults(
-            {key: value for key, value in to_mapping(self).items() if key not in self.EXTENDABLE}
-        )
 
     @property
     def digest(self) -> str:
-        """Names the identity in a record."""
+        """Names the identity in a record; adding WNRs, draws or schemes to a run does not change it."""
         return records.digest(self.identity())
 
     def stages(self) -> list[list[Unit]]:

@@ -32,15 +32,12 @@ class Experiment(Protocol):
     @property
     def digest(self) -> str:
         """Names what decides the value of a record."""
-        ...
 
     def stages(self) -> list[list[Unit]]:
         """The work. The units of a stage are independent; a stage may need the records of those before it."""
-        ...
 
     def worker(self, data_dir: Path | None, folder: Path, on_round: OnRound) -> Worker:
         """Something that runs units; folder and rounds are for experiments that go on inside a unit."""
-        ...
 
 
 def sweep(

@@ -31,16 +31,13 @@ class Gains(Protocol):
     @property
     def mean(self) -> float:
         """`E[g]`, the same for every device and every entry."""
-        ...
 
     @property
     def second_moment(self) -> float:
         """`E[g^2]`."""
-        ...
 
     def draw(self, num_entries: int, *, device: int, round_number: int, seed: int) -> float | Tensor:
         """The gain of a device in a round: one number, or one for each of its entries."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -63,15 +60,12 @@ class PhaseAlignment:
 class ChannelInversion:
     """A device divides by what it believes its channel to be, unless that would take too much power.
 
-    The device holds the MMSE estimate `k` of its coefficient: `h = k + e` with `e ~ CN(0, csi_error)` independent of
-    `k ~ CN(0, 1 - csi_error)`. It sends `u / k` where that takes no more than the power cap, `1 / |k|^2 <= power_cap`,
-    and is silent otherwise (truncated inversion). The server takes the real part:
+    It holds the MMSE estimate `k` of its coefficient, `h = k + e`, and sends `u / k` or nothing:
 
         g = A (1 + Re(e / k)),     A = [|k|^2 >= 1 / power_cap],     x = 1 / (power_cap (1 - csi_error))
-        E[g] = P(A) = exp(-x),     E[g^2] = exp(-x) (1 + csi_error / (2 (1 - csi_error)) exp(x) E_1(x))
+        E[g] = P(A) = exp(-x),     E[g^2] = exp(-x) + csi_error / (2 (1 - csi_error)) E_1(x)
 
-    with the exponential integral `E_1`. Without a cap (`x = 0`) an imperfect inversion has infinite variance, since
-    deep fades are divided by nearly zero: it is refused.
+    Without a cap (`x = 0`) an imperfect inversion has infinite variance, since deep fades are divided by nearly zero.
 
     Attributes:
         csi_error: variance of the error of the channel estimate, `0 <= csi_error < 1`; 0 is perfect knowledge.
@@ -86,7 +80,6 @@ class ChannelInversion:
     power_cap: float = math.inf
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning or no variance."""
         if not 0 <= self.csi_error < 1:
             raise InvalidConfig(f"csi_error is {self.csi_error}; it is a share of the channel's power, from 0 up to 1")
         if not self.power_cap > 0:
@@ -146,7 +139,6 @@ class Dropout:
     probability: float
 
     def __post_init__(self) -> None:
-        """Refuse what is not a probability."""
         if not 0 <= self.probability <= 1:
             raise InvalidConfig(f"the probability of dropping out is {self.probability}; it lies between 0 and 1")
 
@@ -192,16 +184,13 @@ def superpose(updates: Mapping[int, Weights]) -> dict[str, Tensor]:
 class Air:
     """The channel of a round: gains on each device's signal, then any channel on the sum.
 
-    The channel delivers `y = sum_m g_m u_m + z`. The server divides by the mean gain `g`, so that
-
-        r = y / g = sum_m u_m + [ sum_m (g_m - g) u_m + z ] / g
-
-    The bracket is uncorrelated with the sum, and its variance is what the observation reports:
+    The channel delivers `y = sum_m g_m u_m + z`, and the server divides by the mean gain `g`. What is wrong
+    with the result is uncorrelated with the sum, and the observation reports its variance:
 
         sigma_z,eff^2 = ( sigma_z^2 + Var(g_m) sum_m E[u_m^2] ) / g^2
 
     The powers `E[u_m^2]` are one number a device, sent along with its normalisation parameters; over the whole model,
-    since a receiver of this family knows one noise variance. Without gains it is `sigma_z^2`.
+    since a receiver of this family knows one noise variance.
 
     Attributes:
         channel: what happens to the sum, for example `AWGN(wnr_db=-10.0)`: the noise is set against the received sum.

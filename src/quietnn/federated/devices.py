@@ -47,7 +47,6 @@ class LocalTraining:
     flips: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot train anything."""
         for name in ("num_rounds", "num_epochs", "batch_size", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0")

@@ -65,7 +65,6 @@ class Estimator(Protocol):
 
     def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
         """Estimate the sum of the updates."""
-        ...
 
 
 @dataclass(frozen=True)

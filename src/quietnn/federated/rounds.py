@@ -58,7 +58,6 @@ class Federation:
     norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
-        """Refuse more participants than there are devices."""
         if not 1 <= self.num_active <= len(self.devices):
             raise InvalidConfig(f"{self.num_active} of {len(self.devices)} devices cannot be active; choose 1 to all")
 
@@ -98,10 +97,7 @@ def participants(devices: Mapping[int, object], num_active: int, *, round_number
 def run_round(federation: Federation, model: nn.Module, server: ServerState) -> tuple[ServerState, Record]:
     """One round: the next server state, and the record of the round.
 
-    Args:
-        federation: what stays the same.
-        model: a network to train in; its weights are overwritten, and those of the new state are in it afterwards.
-        server: where the federation stands; it stays as it is.
+    The weights of `model`, a network to train in, are overwritten; those of the new state are in it afterwards.
 
     Raises:
         Diverged: if the loss or the update of most devices is not finite, or what comes out is not.
@@ -231,8 +227,6 @@ def _statistics(total: Weights) -> dict[str, dict[str, WeightStatistics]]:
 
 
 def _check(state: Weights, updates: Mapping[int, Weights], noisy: Collection[str], round_number: int) -> None:
-    if not updates:
-        raise InvalidConfig(f"no device sent an update in round {round_number + 1}; a round needs at least one")
     unknown = sorted(set(noisy) - set(state))
     if unknown:
         raise InvalidConfig(f"{unknown[0]!r} is to be noisy but is not in the state dict; take noisy_names(model)")

@@ -78,7 +78,6 @@ class Planned:
     groups: str = "whole"
 
     def __post_init__(self) -> None:
-        """Refuse a budget that lets nothing through."""
         if not self.noise_to_weights > 0:
             raise InvalidConfig(f"noise_to_weights is {self.noise_to_weights}; it must be above 0, for example 1")
 

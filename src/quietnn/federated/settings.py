@@ -1,10 +1,9 @@
 """What a run of noisy training is, whoever runs it: one process, or Flower."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.errors import InvalidConfig, unknown_choice
@@ -21,7 +20,7 @@ FADINGS = ("none", "inversion", "phase")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederationSettings(ABC):
+class FederationSettings:
     """The settings that every run of noisy training has. A configuration adds its own to them.
 
     They are flat, as the keys of a TOML file and of Flower's run configuration are. The defaults are the authors'.
@@ -51,6 +50,9 @@ class FederationSettings(ABC):
         norm_bound: an update is left out if its norm is above this multiple of the median of the others; inf for none.
     """
 
+    EXTENDABLE: ClassVar[tuple[str, ...]]
+    """The fields of a configuration that may change between two sittings of one run."""
+
     task: str = "digits"
     seed: int = 0
     num_devices: int = 20
@@ -75,7 +77,6 @@ class FederationSettings(ABC):
     norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
-        """Refuse a federation that could not run."""
         for name, choices in (("task", FEDERATED_TASKS), ("partition", PARTITIONS), ("fading", FADINGS)):
             if getattr(self, name) not in choices and not (name == "task" and is_own(self.task)):
                 raise unknown_choice(name, getattr(self, name), choices)
@@ -93,13 +94,12 @@ class FederationSettings(ABC):
         self.training()
         self.air(0.0)
 
-    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What decides the outcome of a run: a checkpoint or a record made with another one is refused."""
-
-    def without_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
-        """An identity without the settings that older runs did not have, where they have their defaults."""
-        return {key: value for key, value in values.items() if key != "norm_bound" or value != NORM_BOUND}
+        values = {key: value for key, value in asdict(self).items() if key not in self.EXTENDABLE}
+        if self.norm_bound == NORM_BOUND:
+            del values["norm_bound"]  # as in runs from before there was one
+        return values
 
     def training(self) -> LocalTraining:
         """How a device trains."""

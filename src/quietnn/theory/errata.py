@@ -229,15 +229,8 @@ def negative_temperature() -> Erratum:
 
 def all_errata() -> tuple[Erratum, ...]:
     """Every erratum in order; a few seconds of simulation."""
-    return (
-        constant_c2(),
-        saddle_point(),
-        stray_terms(),
-        swapped_values(),
-        lost_leading_term(),
-        low_wnr_optimum(),
-        negative_temperature(),
-    )
+    first = (constant_c2(), saddle_point(), stray_terms(), swapped_values())
+    return (*first, lost_leading_term(), low_wnr_optimum(), negative_temperature())
 
 
 def render(errata: tuple[Erratum, ...]) -> str:

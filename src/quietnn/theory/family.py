@@ -188,13 +188,7 @@ def noise_variance_within(wnr_db: float, received_variance: float) -> float:
 
 
 def require_variances(*, weight_variance: float, noise_variance: float) -> None:
-    """Both variances finite, the weights' above zero, the noise's at least zero.
-
-    >>> require_variances(weight_variance=1.0, noise_variance=-0.5)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    quietnn.errors.InvalidConfig: noise_variance is -0.5; it must be finite and at least 0 ...
-    """
+    """Refuse a network that no theorem speaks of: both variances finite, the weights' above zero."""
     if not (math.isfinite(weight_variance) and weight_variance > 0):
         raise InvalidConfig(
             f"weight_variance is {weight_variance}; it must be finite and above 0 (a variance, not a standard "
@@ -208,13 +202,7 @@ def require_variances(*, weight_variance: float, noise_variance: float) -> None:
 
 
 def require_count(name: str, value: int, *, at_least: int = 1) -> None:
-    """A whole number that is large enough.
-
-    >>> require_count("num_hidden", 0)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    quietnn.errors.InvalidConfig: num_hidden is 0; it must be a whole number of at least 1; ...
-    """
+    """Refuse what is not a whole number that is large enough."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise InvalidConfig(
             f"{name} is {value!r}; it must be a whole number of at least {at_least}; give {name}={at_least} or more"
@@ -222,13 +210,7 @@ def require_count(name: str, value: int, *, at_least: int = 1) -> None:
 
 
 def require_finite(name: str, value: float, *, above: float = -math.inf) -> None:
-    """A finite number above a limit.
-
-    >>> require_finite("input_limit", float("nan"), above=0.0)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    quietnn.errors.InvalidConfig: input_limit is nan; it must be a finite number above 0.0; ...
-    """
+    """Refuse what is not a finite number above a limit."""
     if not (math.isfinite(value) and value > above):
         limit = "" if above == -math.inf else f" above {above}"
         raise InvalidConfig(

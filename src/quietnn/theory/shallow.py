@@ -1,7 +1,7 @@
 """Theorem 2: the shallow tanh network `y = sum_i v_i tanh(u_i x)`, as printed, at leading order, and exact."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from quietnn.errors import InvalidConfig
@@ -54,14 +54,7 @@ class ShallowNetwork:
         """The expected squared output error of the weights `theta r + rho`, on floats or arrays."""
         _require_form(form)
         if form == "exact":
-            return shallow_error(
-                theta,
-                rho,
-                weight_variance=self.weight_variance,
-                noise_variance=self.noise_variance,
-                num_hidden=self.num_hidden,
-                input_limit=self.input_limit,
-            )
+            return shallow_error(theta, rho, **asdict(self))
         if form == "leading":
             return self._leading(theta, rho)
         stray = self._stray(theta, rho) if form == "printed" else 0.0
@@ -93,11 +86,7 @@ class ShallowNetwork:
         """
         _require_form(form)
         if form == "exact":
-            return shallow_optimal_theta(
-                weight_variance=self.weight_variance,
-                noise_variance=self.noise_variance,
-                input_limit=self.input_limit,
-            )
+            return shallow_optimal_theta(self.weight_variance, self.noise_variance, self.input_limit)
         if form == "leading":
             return self.weight_variance / self.received_variance
         return math.sqrt(self.weight_variance / (self.weight_variance + 2 * self.noise_variance))

@@ -77,10 +77,10 @@ def shallow_error(
     return result if np.ndim(result) else float(result)
 
 
-def shallow_optimal_theta(*, weight_variance: float, noise_variance: float, input_limit: float) -> float:
+def shallow_optimal_theta(weight_variance: float, noise_variance: float, input_limit: float) -> float:
     """The multiplier with the least error at `rho = 0`, by bisection on the slope; N does not matter.
 
-    >>> round(shallow_optimal_theta(weight_variance=1.0, noise_variance=0.5, input_limit=0.4), 3)
+    >>> round(shallow_optimal_theta(1.0, 0.5, 0.4), 3)
     0.658
     """
     slope = _slope_along_theta(weight_variance, noise_variance, input_limit)

@@ -25,8 +25,7 @@ from quietnn.federated.devices import Diverged
 from quietnn.federated.flower.arrays import flat, in_kind, remembered, remind, to_arrays, to_state, to_wide_arrays
 from quietnn.federated.flower.guard import GuardedGrid
 from quietnn.federated.flower.nodes import Nodes
-from quietnn.federated.flower.protocol import BadReply, diverged_in, plain
-from quietnn.federated.flower.replies import Reply, comparable, read_reply
+from quietnn.federated.flower.replies import NO_ANSWER, Reply, comparable, read_replies
 from quietnn.federated.rounds import Federation, ServerState, aggregate, check_finite, participants
 from quietnn.federated.screening import screen
 from quietnn.records import Record
@@ -34,9 +33,7 @@ from quietnn.records import Record
 LOGGER = logging.getLogger("flwr")
 
 CHECKPOINT, ROUNDS = "server.safetensors", "rounds.jsonl"
-_OPTIMISER = "flower optimiser/"
-_NODES = "flower nodes"
-_NO_ANSWER = "no answer"
+_OPTIMISER, _NODES = "flower optimiser/", "flower nodes"
 
 EvaluateArrays = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -219,22 +216,9 @@ class OverTheAir(Strategy):
             Diverged: if most of them left the finite numbers.
         """
         assert self._round is not None
-        read: dict[int, Reply] = {}
-        failed: dict[int, str] = {}
-        diverged: dict[int, str] = {}
-        for device in self._round.chosen:
-            reply = answers.get(device)
-            try:
-                if reply is None:
-                    failed[device] = _NO_ANSWER
-                elif reply.has_error():
-                    failed[device] = plain(reply.error.reason)
-                elif (reason := diverged_in(reply)) is not None:
-                    diverged[device] = reason
-                else:
-                    read[device] = read_reply(reply, server.state, numbers=self._metrics, weighted_by=self._weighted_by)
-            except BadReply as error:
-                failed[device] = str(error)
+        read, failed, diverged = read_replies(
+            answers, self._round.chosen, server.state, numbers=self._metrics, weighted_by=self._weighted_by
+        )
         screened = screen(
             server.state,
             {device: reply.update for device, reply in read.items()},
@@ -252,11 +236,11 @@ class OverTheAir(Strategy):
         devices = [device for device in self._round.chosen if device not in failed]
         self._round.record |= {"devices": devices, "missing": missing}
         if missing:
+            said = ", ".join(f"device {device} ({failed[device]})" for device in missing)
+            LOGGER.warning("round %s goes on without %s", self._round.record["round"], said)
             reasons = [failed[device] for device in missing]
-            said = (f"device {device} ({reason})" for device, reason in zip(missing, reasons, strict=True))
-            LOGGER.warning("round %s goes on without %s", self._round.record["round"], ", ".join(said))
-            if set(reasons) != {_NO_ANSWER}:
-                self._round.record |= {"reasons": reasons}
+            if set(reasons) != {NO_ANSWER}:
+                self._round.record["reasons"] = reasons
 
     def _aggregate(
         self, server: ServerState, answers: Mapping[int, Message]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -36,6 +36,8 @@ class Settings(FederationSettings):
         patience: seconds to wait for devices before the first round.
     """
 
+    EXTENDABLE: ClassVar[tuple[str, ...]] = ("data_dir", "folder", "device_keys", "round_timeout", "patience")
+
     image_size: int = 0
     data_dir: str = ""
     num_rounds: int = 10
@@ -48,7 +50,6 @@ class Settings(FederationSettings):
     patience: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse what could not run."""
         super().__post_init__()
         db_to_ratio(self.wnr_db)
         if self.method not in METHODS:
@@ -75,13 +76,6 @@ class Settings(FederationSettings):
                 raise InvalidConfig(f"{key} is {value!r} in the run configuration; give a {kinds[key].__name__}")
             values[key.replace("-", "_")] = value
         return cls(**values)
-
-    def identity(self) -> dict[str, Any]:
-        """What tells this run from another; not where it is kept or how long it waits."""
-        elsewhere = {"data_dir", "folder", "device_keys", "round_timeout", "patience"}
-        return self.without_defaults(
-            {key: value for key, value in dataclasses.asdict(self).items() if key not in elsewhere}
-        )
 
     def load_task(self) -> FederatedTask:
         """The network and the data."""
