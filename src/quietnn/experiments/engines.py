@@ -88,15 +88,9 @@ def run_units(
 ) -> Iterator[Record]:
     """Run all units and yield their records as they come.
 
-    A unit whose worker was killed is run again, so a record may come twice; the caller keeps the first.
-
-    Args:
-        engine: one of `ENGINES`.
-        make_worker: called once in each worker; it must be picklable unless the engine is inline.
-        units: independent pieces of work.
-        num_workers: worker processes or Ray actors.
-        num_threads: torch threads in each; one gives the same records on every engine.
-        address: of an existing Ray cluster; left out, a local one is started.
+    A unit whose worker was killed is run again, so a record may come twice; the caller keeps the first. `make_worker`
+    is called once in each worker, and must be picklable unless the engine is inline. One thread in each gives the same
+    records on every engine. Without the address of a Ray cluster, a local one is started.
     """
     if num_workers < 1 or num_threads < 1:
         raise InvalidConfig(f"{num_workers} workers with {num_threads} threads cannot work; give at least one of each")

@@ -112,7 +112,9 @@ class NoisyInference:
             raise unknown_choice("search", self.search, SEARCHES)
         if self.statistics not in ("received", "clean"):
             raise unknown_choice("statistics", self.statistics, ("received", "clean"))
-        Criterion(self.criterion), Criterion(self.layerwise_criterion), Power(self.power), Form(self.form)
+        for kind, value in ((Criterion, self.criterion), (Criterion, self.layerwise_criterion), (Form, self.form)):
+            kind(value)
+        Power(self.power)
         for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")

@@ -27,11 +27,7 @@ def gaussianity(
 ) -> Iterator[Record]:
     """Compare each layer's weights with a Gaussian, at the noise of one whole-model WNR; layer `""` is the whole model.
 
-    Args:
-        task: whose clean weights to look at.
-        wnr_db: sets the noise, one variance for the whole model.
-        weights: a weights file, where the task's usual one is not meant.
-        data_dir: where data sets and weights are.
+    `weights` is a file, where the task's usual one is not meant.
 
     Raises:
         InvalidWeights: if there is no noise at this WNR.
@@ -64,12 +60,7 @@ def channel_errors(
 ) -> Iterator[Record]:
     """Gain, noise and shape of a channel's error: one record for the whole model (layer `""`), then one a noisy tensor.
 
-    Args:
-        task: whose clean weights to send.
-        channel: a name of `quietnn.channels.named`, with its settings.
-        seed: of the channel.
-        weights: a weights file, where the task's usual one is not meant.
-        data_dir: where data sets and weights are.
+    `channel` is a name of `quietnn.channels.named`, with its settings; `weights` is a file.
     """
     through = channel_named(channel)
     tensors = noisy_weights(load_task(task, data_dir=data_dir, weights=weights).load_model())

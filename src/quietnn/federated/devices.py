@@ -24,17 +24,8 @@ class Diverged(QuietnnError):
 class LocalTraining:
     """How a device trains: plain SGD whose learning rate follows half a cosine over the rounds.
 
-    The defaults are the authors'. Momentum starts at zero in every round.
-
-    Attributes:
-        num_rounds: length of the whole run, which the learning rate needs to know.
-        num_epochs: passes over the device's examples in a round.
-        batch_size: examples in a step.
-        learning_rate: of the first round.
-        momentum: of SGD.
-        weight_decay: on every parameter.
-        crop_padding: largest shift of a random crop in pixels; 0 leaves images as they are.
-        flips: whether half of the images are mirrored.
+    The defaults are the authors'. Momentum starts at zero in every round. The fields are those of
+    `quietnn.federated.settings.FederationSettings`, which describes them; the learning rate needs `num_rounds`.
     """
 
     num_rounds: int = 100

@@ -27,40 +27,12 @@ They give a relative error below 1e-9 up to `c sqrt(S) = 4`.
 _TAIL = 8.5  # standard deviations: the mass outside is 2e-17, below the rounding of a double
 
 
-def standard_normal_nodes() -> tuple[Array, Array]:
-    """Nodes and weights for `E f(Z)`, `Z ~ N(0, 1)`; the weights sum to one.
-
-    Under a Gaussian the equispaced (trapezoidal) rule converges exponentially for every analytic f, as
-    Gauss-Hermite does, but is less troubled by the poles of tanh: at `c sqrt(S) = 4` and 128 nodes it is
-    off by 2e-9 where Gauss-Hermite is off by 3e-5.
-
-    >>> nodes, weights = standard_normal_nodes()
-    >>> round(float(weights @ nodes**4), 12)
-    3.0
-    """
-    nodes = np.linspace(-_TAIL, _TAIL, NUM_NORMAL_NODES)
-    weights = np.exp(-(nodes**2) / 2)
-    return nodes, weights / weights.sum()
-
-
 def shallow_error(
     theta: Any, rho: Any, *, weight_variance: float, noise_variance: float, num_hidden: int, input_limit: float
 ) -> Any:
-    """The expected squared output error of `y = sum_i v_i tanh(u_i x)` after `theta r + rho`, by quadrature.
-
-    Args:
-        theta: the multiplier; a float or an array that broadcasts with `rho`.
-        rho: the offset; a float or an array.
-        weight_variance: `sw` of u and v.
-        noise_variance: `sz` on u and v.
-        num_hidden: `N`.
-        input_limit: `c` of `x ~ U(-c, c)`.
-
-    >>> round(shallow_error(1.0, 0.0, weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4), 3)
-    0.535
-    """
+    """The expected squared output error of `ShallowNetwork`, for floats or arrays of theta and rho that broadcast."""
     sw, received_variance = weight_variance, weight_variance + noise_variance
-    nodes, weights = standard_normal_nodes()
+    nodes, weights = _normal_nodes()
     r = np.sqrt(received_variance) * nodes
     x, x_weights = _uniform_nodes(input_limit)
     clean = np.tanh(np.sqrt(sw) * np.outer(x, nodes)) ** 2 @ weights
@@ -78,11 +50,7 @@ def shallow_error(
 
 
 def shallow_optimal_theta(weight_variance: float, noise_variance: float, input_limit: float) -> float:
-    """The multiplier with the least error at `rho = 0`, by bisection on the slope; N does not matter.
-
-    >>> round(shallow_optimal_theta(1.0, 0.5, 0.4), 3)
-    0.658
-    """
+    """The multiplier with the least error at `rho = 0`, by bisection on the slope; N does not matter."""
     slope = _slope_along_theta(weight_variance, noise_variance, input_limit)
     low, high = 0.0, 1.0
     while slope(high) < 0:
@@ -121,13 +89,25 @@ def mean_output_exact(
     0.0
     """
     check_variance(noise_variance, "noise_variance")
-    nodes, weights = standard_normal_nodes()
+    nodes, weights = _normal_nodes()
     outer, received = theta * _vector(v) + rho, _vector(u)[:, None] + np.sqrt(noise_variance) * nodes
     return float(outer @ (np.tanh((theta * received + rho) * x) @ weights))
 
 
 def _vector(values: ArrayLike) -> Array:
     return np.asarray(values, dtype=np.float64)
+
+
+def _normal_nodes() -> tuple[Array, Array]:
+    """Nodes and weights for `E f(Z)`, `Z ~ N(0, 1)`; the weights sum to one.
+
+    Under a Gaussian the equispaced (trapezoidal) rule converges exponentially for every analytic f, as
+    Gauss-Hermite does, but is less troubled by the poles of tanh: at `c sqrt(S) = 4` and 128 nodes it is
+    off by 2e-9 where Gauss-Hermite is off by 3e-5.
+    """
+    nodes = np.linspace(-_TAIL, _TAIL, NUM_NORMAL_NODES)
+    weights = np.exp(-(nodes**2) / 2)
+    return nodes, weights / weights.sum()
 
 
 def _uniform_nodes(upper: float) -> tuple[Array, Array]:
@@ -139,7 +119,7 @@ def _uniform_nodes(upper: float) -> tuple[Array, Array]:
 def _slope_along_theta(weight_variance: float, noise_variance: float, input_limit: float) -> Callable[[float], float]:
     """The derivative of the error along theta at `rho = 0`, divided by `2 N`, as a function of theta."""
     sw, received_variance = weight_variance, weight_variance + noise_variance
-    nodes, weights = standard_normal_nodes()
+    nodes, weights = _normal_nodes()
     r = np.sqrt(received_variance) * nodes
     x, x_weights = _uniform_nodes(input_limit)
     target = np.stack([_conditional_mean(r, at, sw, noise_variance) for at in x], axis=1)
@@ -157,7 +137,7 @@ def _slope_along_theta(weight_variance: float, noise_variance: float, input_limi
 
 def _conditional_mean(r: Array, x: float, weight_variance: float, noise_variance: float) -> Array:
     """`E[tanh(u x) | r]` for every r."""
-    nodes, weights = standard_normal_nodes()
+    nodes, weights = _normal_nodes()
     shrinkage = weight_variance / (weight_variance + noise_variance)
     u = shrinkage * r[:, None] + np.sqrt(shrinkage * noise_variance) * nodes
     result: Array = np.tanh(u * x) @ weights

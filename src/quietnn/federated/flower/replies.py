@@ -58,13 +58,9 @@ def read_replies(
 
 
 def read_reply(reply: Message, state: Weights, *, numbers: Collection[str], weighted_by: str) -> Reply:
-    """The update `w_m - w` and the numbers in a reply to the broadcast of `state`.
+    """The update `w_m - w` and the numbers in a reply to the broadcast of `state`; metrics not named are not read.
 
-    Args:
-        reply: the message, with content.
-        state: the state dict that was sent; names, shapes and types must be the same.
-        numbers: names of the metrics that a device reports; others are not read.
-        weighted_by: the metric that says how many examples there were; it must be above zero, and is not used.
+    The metric `weighted_by` says how many examples there were; it must be above zero, and is not used.
 
     Raises:
         BadReply: if anything in it is missing or is not what it has to be.
