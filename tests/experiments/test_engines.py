@@ -1,94 +1,58 @@
-"""The Ray engine, for real: a local cluster, and a worker of it killed in the middle."""
+"""Units run in this process or in workers, and end with the same records."""
 
 import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
-from quietnn.errors import MissingData
-from quietnn.experiments.engines import key_of
-from quietnn.experiments.noisy_inference import NoisyInference
-from quietnn.experiments.sweep import sweep
+from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.experiments.engines import MAX_ATTEMPTS, Unit, key_of, run_units
 from quietnn.records import Record
 
-pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::FutureWarning:ray")]
-ray = pytest.importorskip("ray", reason="the [ray] extra is not installed")
-
-CONFIG = NoisyInference(
-    "mini", "digits", (4.0, 8.0), ("ml", "mmse_pb"), num_draws=3, num_tuning_examples=20, num_test_examples=50
-)
+UNITS = [Unit(float(level), 0, ("ml", "mmse")) for level in range(5)]
 
 
-def without_times(found: list[Record]) -> list[Record]:
-    plain = [{key: value for key, value in record.items() if key != "seconds"} for record in found]
-    return sorted(plain, key=lambda record: str(key_of(record)))
+class Counting:
+    """Says where a unit was run, and falls over where it is told to."""
+
+    def __init__(self, folder: Path, dies_at: float = -1.0, fails_at: float = -1.0) -> None:
+        self.folder, self.dies_at, self.fails_at = folder, dies_at, fails_at
+        (folder / f"made-{os.getpid()}").touch()
+
+    def run(self, unit: Unit) -> Iterator[Record]:
+        if unit.level == self.dies_at:
+            (self.folder / f"died-{len(list(self.folder.iterdir()))}").touch()
+            os._exit(9)
+        if unit.level == self.fails_at:
+            raise InvalidConfig("the unit says why")
+        for method in unit.methods:
+            yield {"wnr_db": unit.level, "draw": unit.draw, "method": method, "threads": torch.get_num_threads()}
 
 
-def ray_workers() -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                title = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if title.startswith(b"ray::_run_unit"):
-                found.append(int(entry.name))
-    return found
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_every_unit_is_run_once_by_workers_that_are_made_once(engine: str, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    found = list(run_units(engine, partial(Counting, tmp_path), UNITS, num_workers=2, num_threads=1))
+    assert sorted(map(key_of, found)) == sorted(key for unit in UNITS for key in unit.keys())  # noqa: SIM118
+    assert {record["threads"] for record in found} == {1}
+    assert len(list(tmp_path.glob("made-*"))) == (1 if engine == "inline" else 2)
+    assert torch.get_num_threads() == before
 
 
-def test_ray_makes_the_same_records_even_when_a_worker_is_killed(tmp_path: Path) -> None:
-    expected = without_times(sweep(CONFIG, tmp_path / "inline", engine="inline"))
-    killed: list[int] = []
-
-    def kill_one(record: Record, done: int, total: int) -> None:
-        workers = ray_workers()
-        if not killed and workers:
-            os.kill(workers[0], signal.SIGKILL)
-            killed.append(workers[0])
-
-    found = sweep(CONFIG, tmp_path / "ray", engine="ray", num_workers=2, on_record=kill_one)
-    assert killed, "no Ray worker was seen at work"
-    assert without_times(found) == expected
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_what_a_unit_says_reaches_the_caller(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="the unit says why"):
+        list(run_units(engine, partial(Counting, tmp_path, fails_at=2.0), UNITS, num_workers=1))
 
 
-def test_an_error_in_a_ray_task_reaches_the_caller_as_it_was(tmp_path: Path) -> None:
-    config = NoisyInference("none", "cifar10/resnet20", (4.0,), ("ml",))
-    with pytest.raises(MissingData):
-        sweep(config, tmp_path / "run", engine="ray", num_workers=1, data_dir=tmp_path / "nothing")
+def test_a_unit_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(QuietnnError, match=f"a worker died {MAX_ATTEMPTS} times at Unit"):
+        list(run_units("processes", partial(Counting, tmp_path, dies_at=1.0), UNITS, num_workers=1))
+    assert len(list(tmp_path.glob("died-*"))) == MAX_ATTEMPTS
 
 
-@pytest.fixture
-def cluster() -> Iterator[str]:
-    """The address of a cluster that somebody else started."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = Path(sys.executable).with_name("ray")
-    options = ["--head", "--port", str(port), "--num-cpus", "1", "--include-dashboard", "false"]
-    # What the tests before this one left behind may still be on its way out, and would be taken for a cluster.
-    subprocess.run([command, "stop", "--force"], check=False, capture_output=True, timeout=120)
-    started = subprocess.run(
-        [command, "start", "--node-ip-address", "127.0.0.1", "--disable-usage-stats", *options],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert started.returncode == 0, started.stdout + started.stderr
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        subprocess.run([command, "stop", "--force"], check=False, capture_output=True, timeout=120)
-
-
-def test_a_cluster_that_is_there_is_used_by_its_address_and_stays(tmp_path: Path, cluster: str) -> None:
-    expected = without_times(sweep(CONFIG, tmp_path / "inline", engine="inline"))
-    found = sweep(CONFIG, tmp_path / "ray", engine="ray", num_workers=1, address=cluster)
-    assert without_times(found) == expected
-    ray.init(address=cluster, log_to_driver=False)  # it outlives the sweep
-    ray.shutdown()
+def test_a_record_of_another_channel_is_told_by_its_level() -> None:
+    assert key_of({"wnr_db": 17.2, "level": 4.0, "draw": 1, "method": "ml"}) == (4.0, 1, "ml")

@@ -1,4 +1,4 @@
-"""A multiplier decided once, by the noise of the first round and the weights it meets."""
+"""Schemes that remember: a prior carried from round to round, and a multiplier decided once."""
 
 import math
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from quietnn.errors import InvalidConfig
-from quietnn.federated.estimators import ReceivedSum
-from quietnn.federated.schemes import SCHEMES, Planned
+from quietnn.federated.estimators import Memory, ReceivedSum
+from quietnn.federated.schemes import SCHEMES, Carried, Planned, fixed_temperatures
 
 WEIGHTS = {"a.weight": torch.full((40,), 0.1), "b.weight": torch.full((60,), 0.4)}
 SUM = {name: torch.ones_like(tensor) for name, tensor in WEIGHTS.items()}
@@ -53,3 +53,34 @@ def test_weak_noise_is_taken_as_it_comes(noise_variance: float) -> None:
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="above 0"):
         Planned(noise_to_weights=0.0)
+
+
+def test_a_carried_prior_is_the_kalman_filter_of_an_autoregressive_sum() -> None:
+    """Against the textbook recursion with the true parameters: nearly its error, and well below MMSE."""
+    a, q, noise_variance, num = 0.9, 0.19, 4.0, 20_000
+    generator = torch.Generator().manual_seed(0)
+    total = torch.randn(num, generator=generator)
+    memory: Memory = {}
+    mean, variance = torch.zeros(num), 1.0
+    carried, kalman, mmse = [], [], []
+    for number in range(12):
+        if number:
+            total = a * total + math.sqrt(q) * torch.randn(num, generator=generator)
+            mean, variance = a * mean, a * a * variance + q
+        heard = total + math.sqrt(noise_variance) * torch.randn(num, generator=generator)
+        received = ReceivedSum({"w": heard}, noise_variance, {"w": total}, 1)
+        estimate = Carried()(received, memory)
+        memory = estimate.memory
+        gain = variance / (variance + noise_variance)
+        mean, variance = mean + gain * (heard - mean), (1 - gain) * variance
+        for errors, guess in ((carried, estimate.total["w"]), (kalman, mean), (mmse, 0.2 * heard)):
+            errors.append(float((guess - total).square().mean()))
+    assert carried[-1] == pytest.approx(kalman[-1], rel=0.03)
+    assert carried[-1] < 0.8 * mmse[-1]
+    assert carried[0] == pytest.approx(mmse[0], rel=0.02)
+
+
+def test_fixed_temperatures_have_the_multiplier_that_was_asked_for() -> None:
+    temperatures = fixed_temperatures(0.25, -0.5, -10.0)
+    assert temperatures.lambda_prime == pytest.approx(1 + 0.1 * (1 - 4))
+    assert temperatures.beta == -0.5
