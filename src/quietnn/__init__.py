@@ -119,7 +119,7 @@ _FORMER = {
     "Power": "quietnn.channels.awgn:Power",
     "Quantisation": "quietnn.channels.quantisation:Quantisation",
     "ReRAM": "quietnn.channels.reram:ReRAM",
-    "Reception": "quietnn.repairs.grouped:Reception",
+    "Reception": "quietnn.repairs.grouped:GroupedWeights",
     "Repetition": "quietnn.channels.repetition:Repetition",
     "SelfTrained": "quietnn.repairs.base:Repaired",
     "Streaming": "quietnn.checkpoints.workers:Streaming",

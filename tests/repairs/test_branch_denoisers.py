@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from quietnn.repairs.affine import MMSE
 from quietnn.repairs.branch_denoisers import behind_last_normalisation, branch_denoisers
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 
 
 class Encoder(nn.Module):
@@ -108,7 +108,7 @@ def test_no_hook_is_left_behind_even_if_the_run_fails() -> None:
 def test_groups_in_the_tail_stay_and_the_others_are_mmse() -> None:
     generator = torch.Generator().manual_seed(0)
     weights = {f"{layer}.weight": torch.randn(50, generator=generator) for layer in ("front", "tail")}
-    layers = Reception.of(weights, 0.5, groups="layerwise")
+    layers = GroupedWeights.of(weights, 0.5, groups="layerwise")
     estimate = layers.estimate(branch_denoisers(layers, {"tail.weight"}))
     assert torch.equal(estimate["tail.weight"], weights["tail.weight"])
     assert torch.equal(estimate["front.weight"], layers.estimate(layers.denoisers(MMSE))["front.weight"])

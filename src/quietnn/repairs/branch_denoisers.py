@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from quietnn.repairs.affine import MMSE, AffineDenoiser
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.kinds import normalises_each_input
 from quietnn.watching.makers import eagerly
 from quietnn.weights import NORMALISATION_TYPES
@@ -77,15 +77,15 @@ def behind_last_normalisation(
     return frozenset(name for name, one in model.named_parameters(remove_duplicate=False) if id(one) in used)
 
 
-def branch_denoisers(reception: Reception, kept: Collection[str]) -> dict[str, AffineDenoiser]:
+def branch_denoisers(by_group: GroupedWeights, kept: Collection[str]) -> dict[str, AffineDenoiser]:
     """MMSE for every group, but for those that hold a name to be kept.
 
     Args:
-        reception: the noisy weights by layer.
+        by_group: the noisy weights by layer.
         kept: what `behind_last_normalisation` found.
     """
-    denoisers = reception.denoisers(MMSE)
+    denoisers = by_group.denoisers(MMSE)
     return {
         group: AffineDenoiser(1.0, 0.0) if any(name in kept for name in members) else denoisers[group]
-        for group, members in reception.groups.items()
+        for group, members in by_group.groups.items()
     }

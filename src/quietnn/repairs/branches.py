@@ -17,7 +17,7 @@ from quietnn.repairs.affine import MMSE
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
 from quietnn.repairs.branch_denoisers import behind_last_normalisation, branch_denoisers
-from quietnn.repairs.grouped import Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.head import recentre
 from quietnn.repairs.kinds import stores_statistics
 from quietnn.targets import with_weights
@@ -92,7 +92,7 @@ def _is_single(evidence: Evidence) -> bool:
     return check_inputs(evidence.first(2)) < 2
 
 
-def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> tuple[nn.Module, Reception]:
+def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> tuple[nn.Module, GroupedWeights]:
     """A copy of the network with its branches by MMSE, and the received weights by layer."""
     model, inputs = observation.model, evidence.first(2)
     result = with_weights(model, {})
@@ -132,7 +132,7 @@ def centre_if_possible(observation: Observation[Any, Any], network: nn.Module, e
 
 
 @torch.no_grad()
-def centre_head(model: nn.Module, evidence: Evidence, layers: Reception) -> None:
+def centre_head(model: nn.Module, evidence: Evidence, layers: GroupedWeights) -> None:
     """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
     head = HeadSample.merged(_heads(model, evidence))
     names = {id(one): name for name, one in model.named_parameters(remove_duplicate=False)}
@@ -164,7 +164,7 @@ def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
             handle.remove()
 
 
-def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:
+def _noise(layers: GroupedWeights, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:
     """The noise on a parameter as it came."""
     name = names.get(id(parameter), "")
     if name not in layers.weights:
@@ -172,13 +172,13 @@ def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -
     return ParameterNoise(variance=layers.noise_variance if layers.noise is None else mean_of(layers.noise[name]))
 
 
-def _noise_to_signal(layers: Reception) -> float:
+def _noise_to_signal(layers: GroupedWeights) -> float:
     """Noise over signal in what all layers together make.
 
     Of what a layer makes, a share `theta` is signal, MMSE's; of what they make one after the other the product is. A
     layer below the model's own share (a gate that is closed, an adapter at zero) adds little and counts as that share.
     """
     noise: NoiseVariance = layers.noise_variance if layers.noise is None else layers.noise
-    least = Reception.of(layers.weights, noise).denoisers(MMSE)["whole"].theta
+    least = GroupedWeights.of(layers.weights, noise).denoisers(MMSE)["whole"].theta
     left = math.prod(max(one.theta, least, 0.0) for one in layers.denoisers(MMSE).values())
     return (1 - left) / max(left, _LEAST_SIGNAL)

@@ -8,7 +8,7 @@ from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import METHODS, AffineDenoiser, Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
 from quietnn.weights import Partition, WeightStatistics
@@ -98,7 +98,7 @@ def denoised(
 
 
 def method_denoisers(
-    reception: Reception,
+    by_group: GroupedWeights,
     method: str | None,
     lambda_prime: float | None,
     beta: float | None,
@@ -112,8 +112,8 @@ def method_denoisers(
     """
     chosen = method_temperatures(method, lambda_prime, beta, temperatures)
     if chosen is None:
-        return dict.fromkeys(reception.groups, AffineDenoiser(1.0, 0.0))
-    return reception.denoisers(chosen)
+        return dict.fromkeys(by_group.groups, AffineDenoiser(1.0, 0.0))
+    return by_group.denoisers(chosen)
 
 
 def method_temperatures(

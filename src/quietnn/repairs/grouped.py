@@ -20,7 +20,7 @@ GroupTemperatures = Mapping[str, Temperatures]
 
 
 @dataclass(frozen=True)
-class Reception:
+class GroupedWeights:
     """Noisy weights ready to be denoised, again and again if a search asks for it.
 
     Attributes:
@@ -50,7 +50,7 @@ class Reception:
         groups: str | Partition = "whole",
         statistics: Mapping[str, WeightStatistics] | None = None,
         form: Form | str = Form.CENTRED,
-    ) -> "Reception":
+    ) -> "GroupedWeights":
         """Check the weights, group them, and estimate what is not given from what was received."""
         form = Form(form)
         chosen = partition(tuple(weights), groups)
@@ -125,16 +125,18 @@ def grouped(
     *,
     statistics: Mapping[str, WeightStatistics] | None = None,
     form: Form | str = Form.CENTRED,
-) -> Reception:
+) -> GroupedWeights:
     """The noisy weights of an observation in groups, with what the sender tells or the receiver can estimate.
 
     >>> grouped(Observation(torch.tensor([2.0, -2.0]), 1.0)).statistics["whole"].variance
     3.0
     """
 
-    def make() -> Reception:
+    def make() -> GroupedWeights:
         told = observation.statistics if statistics is None and groups == "whole" else statistics
-        return Reception.of(observation.weights, observation.known_noise, groups=groups, statistics=told, form=form)
+        return GroupedWeights.of(
+            observation.weights, observation.known_noise, groups=groups, statistics=told, form=form
+        )
 
     if statistics is not None or not isinstance(groups, str):
         return make()

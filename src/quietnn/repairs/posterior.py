@@ -88,9 +88,9 @@ def posterior(
     evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
     check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
     model, received, num_examples = observation.model, observation.weights, len(evidence)
-    reception = grouped(observation, groups, statistics=statistics)
+    by_group = grouped(observation, groups, statistics=statistics)
     splits = folds(num_examples, settings.num_folds, seed=seed)
-    if reception.noise_variance == 0:
+    if by_group.noise_variance == 0:
         return _result(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
     num_passes = 0.0
     if starts is None and centre is None and settings.blended:
@@ -104,7 +104,7 @@ def posterior(
     scratch.num_passes += num_passes
     places = given_starts(starts or {}, model, received, anchors=scratch.follows)
     if not (places and scratch.follows):
-        places |= own_starts(observation, reception, centre, scratch)
+        places |= own_starts(observation, by_group, centre, scratch)
     guard = Guard(scratch, splits)
     guard.judge("received", model)
     for name, place in places.items():
@@ -115,7 +115,7 @@ def posterior(
         if guard.is_clearly_better("blended", guard.best(places)):
             places |= blended_start(model, received, scratch)
     start = places["centre" if centre is not None else guard.best(places)]
-    whitened = prepare(scratch, start, reception)
+    whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)

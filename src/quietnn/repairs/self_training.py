@@ -74,15 +74,15 @@ def self_train(
     known = evidence.in_memory()
     num_inputs = len(known)
     loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)
-    reception = grouped(observation, "layerwise")
-    if reception.noise_variance == 0:
+    by_group = grouped(observation, "layerwise")
+    if by_group.noise_variance == 0:
         details = {"start": "received", "fit_loss": (), "move": 0.0}
         return Repaired(with_weights(observation.model, {}), "self_trained", 0.0, details)
     scratch = Scratch(observation, loss, num_inputs, blended=True, batch_size=max(num_inputs, 1))
     name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
     fit = maximise(
         scratch,
-        prepare(scratch, start, reception),
+        prepare(scratch, start, by_group),
         torch.arange(num_inputs),
         num_examples=num_inputs,
         settings=settings,

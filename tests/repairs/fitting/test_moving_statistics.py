@@ -16,7 +16,7 @@ from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.fitting.moving_statistics import Blending
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import PosteriorSettings, Whitened, maximise
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
 from quietnn.targets import noisy_weights
 
@@ -299,10 +299,10 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
     observation = transmit(network, wnr_db=0.0, seed=0)
     inputs = points(60, 4).to(dtype)
     weights = noisy_weights(observation.received)
-    reception = Reception.of(weights, observation.noise_variance, groups="layerwise")
+    by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
     scratch = Scratch(observation, Evidence(inputs, LABELS).loss_at, 60, blended=True)
     scratch.anchor(calibrated_starts(Observation(observation.received, 0.1), Evidence(inputs))["calibrated"])
-    fit = maximise(scratch, Whitened.of(reception, weights), torch.arange(60), num_examples=60)
+    fit = maximise(scratch, Whitened.of(by_group, weights), torch.arange(60), num_examples=60)
     assert fit.move > 0
     assert fit.losses[-1] < fit.losses[0] < 10
     assert all(tensor.dtype == dtype and not torch.equal(tensor, weights[name]) for name, tensor in fit.weights.items())

@@ -13,7 +13,7 @@ from quietnn.repairs.affine import MMSE, Temperatures
 from quietnn.repairs.branch_denoisers import branch_denoisers
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Whitened
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
 from quietnn.repairs.kernels import believable_noise, structured_denoisers
 from quietnn.targets import noisy_weights
 from quietnn.weights import Weights
@@ -85,7 +85,7 @@ def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict
 
 def own_starts(
     observation: Observation[Any, Any],
-    reception: Reception,
+    by_group: GroupedWeights,
     centre: Temperatures | GroupTemperatures | None,
     scratch: Scratch,
 ) -> dict[str, Start]:
@@ -95,10 +95,10 @@ def own_starts(
     prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole and, where each
     input is normalised, MMSE of its branches.
     """
-    model, received = observation.model, reception.weights
+    model, received = observation.model, by_group.weights
     starts = blended_start(model, received, scratch)
     if centre is not None:
-        estimate = reception.estimate(reception.denoisers(centre))
+        estimate = by_group.estimate(by_group.denoisers(centre))
         return {**starts, "centre": Start(scratch.finish(model, estimate), estimate)}
     if scratch.follows:
         believed = observation.with_noise(believable_noise(received, observation.known_noise))
@@ -115,7 +115,7 @@ def own_starts(
     return starts
 
 
-def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
+def prepare(scratch: Scratch, start: Start, by_group: GroupedWeights) -> Whitened:
     """The Gaussian about a start, and BatchNorms that follow the weights from there.
 
     The spread is that of weights of the received length, noise included. An estimate is shorter, and where its scale is
@@ -124,8 +124,8 @@ def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
     if start.is_anchor:
         scratch.anchor(start.network)
     undone = scratch.scale_free() if start.is_scale_free else frozenset()
-    lengths = {name: _length(start.weights[name]) / (_length(reception.weights[name]) or 1.0) for name in undone}
-    return Whitened.of(reception, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
+    lengths = {name: _length(start.weights[name]) / (_length(by_group.weights[name]) or 1.0) for name in undone}
+    return Whitened.of(by_group, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
 
 
 def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:

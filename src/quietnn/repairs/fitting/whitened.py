@@ -13,7 +13,7 @@ from quietnn.noise import TensorNoise
 from quietnn.repairs.affine import MMSE, mmse
 from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.heteroscedastic import weightwise_map
 from quietnn.weights import Weights
 
@@ -66,7 +66,7 @@ class Whitened:
     spread: Mapping[str, TensorNoise]
 
     @classmethod
-    def of(cls, reception: Reception, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
+    def of(cls, by_group: GroupedWeights, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
         """The spread of `p(w | r)` about a centre; a group without signal has none and stays.
 
         Where the next layer undoes the scale of a tensor (`scale_free`), MMSE `theta r` and the weights as they came
@@ -75,16 +75,16 @@ class Whitened:
         from zero, `sqrt(2 / n)` for `n` weights.
         """
         spread: dict[str, TensorNoise] = {}
-        for group, members in reception.groups.items():
-            statistics, noise_variance = reception.statistics[group], reception.group_noise(group)
+        for group, members in by_group.groups.items():
+            statistics, noise_variance = by_group.statistics[group], by_group.group_noise(group)
             theta = mmse(statistics, noise_variance).theta
-            told = max(theta, min(math.sqrt(2.0 / sum(reception.weights[name].numel() for name in members)), 1.0))
+            told = max(theta, min(math.sqrt(2.0 / sum(by_group.weights[name].numel() for name in members)), 1.0))
             for name in members:
                 # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
                 squared: TensorNoise = theta * noise_variance
-                if reception.noise is not None:
-                    noise = reception.noise[name]
-                    squared = weightwise_map(MMSE, reception.prior(group, name), noise).theta * noise
+                if by_group.noise is not None:
+                    noise = by_group.noise[name]
+                    squared = weightwise_map(MMSE, by_group.prior(group, name), noise).theta * noise
                 std = squared.sqrt().to(wide(centre[name])) if isinstance(squared, Tensor) else math.sqrt(squared)
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)

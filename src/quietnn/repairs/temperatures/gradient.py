@@ -26,7 +26,7 @@ from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
 from quietnn.repairs.temperatures.layerwise import scales
 from quietnn.repairs.temperatures.steps import Scale, fan_in
 from quietnn.weights import Partition, WeightStatistics
@@ -110,16 +110,16 @@ def tune_by_gradient(
         InvalidConfig: if the noise differs within a group.
     """
     num_examples = len(evidence)
-    reception = grouped(observation, groups, statistics=statistics)
-    _check_even(reception)
-    pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
-    reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
+    by_group = grouped(observation, groups, statistics=statistics)
+    _check_even(by_group)
+    pairs = dict.fromkeys(by_group.groups, start) if isinstance(start, Temperatures) else dict(start)
+    by_group.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
     everything = torch.arange(num_examples)
     split = Split.of(num_examples, settings.held_out, seed=seed) if settings.held_out else Split(everything, everything)
-    if reception.noise_variance == 0:
-        return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
+    if by_group.noise_variance == 0:
+        return GradientTuning(dict.fromkeys(by_group.groups, ML), {0: math.nan}, (), 0.0)
     scratch = Scratch(observation, evidence.loss_at, num_examples, batch_size=evidence.batch_size)
-    path = _Path(reception, pairs, with_beta=with_beta)
+    path = _Path(by_group, pairs, with_beta=with_beta)
     generator = torch.Generator().manual_seed(seed)
     judged: dict[int, tuple[float, GroupTemperatures]] = {}
 
@@ -151,17 +151,17 @@ def tune_by_gradient(
 class _Path:
     """The multipliers and shifts of all groups as one point, the weights they give, and the gradient in them."""
 
-    def __init__(self, reception: Reception, start: GroupTemperatures, *, with_beta: bool) -> None:
-        self._reception = reception
+    def __init__(self, by_group: GroupedWeights, start: GroupTemperatures, *, with_beta: bool) -> None:
+        self._reception = by_group
         self._start = start
         self._with_beta = with_beta
         # A group that shows no signal, or has no noise, has no multiplier to move; it stays as it starts.
         self._scales = {
             group: scale
-            for group, scale in scales(reception).items()
+            for group, scale in scales(by_group).items()
             if scale.statistics.variance > 0 and scale.noise_variance > 0
         }
-        self._unit = {g: 1.0 / math.sqrt(_fan_in(reception, g)) for g in self._scales}
+        self._unit = {g: 1.0 / math.sqrt(_fan_in(by_group, g)) for g in self._scales}
         floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
         self._floor = torch.tensor(floor, dtype=torch.float64)
         thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]
@@ -208,12 +208,12 @@ class _Path:
         torch.maximum(self.point[0], self._floor, out=self.point[0])
 
 
-def _check_even(reception: Reception) -> None:
+def _check_even(by_group: GroupedWeights) -> None:
     """Refuse noise that differs within a group."""
-    if reception.noise is None:
+    if by_group.noise is None:
         return
-    for group, members in reception.groups.items():
-        values = [torch.as_tensor(reception.noise[name]) for name in members]
+    for group, members in by_group.groups.items():
+        values = [torch.as_tensor(by_group.noise[name]) for name in members]
         if min(float(value.min()) for value in values) < max(float(value.max()) for value in values):
             raise InvalidConfig(
                 f"the noise differs within group {group!r}, whose weights share one multiplier; give "
@@ -221,7 +221,7 @@ def _check_even(reception: Reception) -> None:
             )
 
 
-def _fan_in(reception: Reception, group: str) -> int:
+def _fan_in(by_group: GroupedWeights, group: str) -> int:
     """How many inputs a unit of the group's largest tensor has."""
-    tensor = max((reception.weights[name] for name in reception.groups[group]), key=lambda weight: weight.numel())
+    tensor = max((by_group.weights[name] for name in by_group.groups[group]), key=lambda weight: weight.numel())
     return fan_in(tensor.shape)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.grouped import GroupTemperatures, Reception
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
 from quietnn.repairs.temperatures.grid import try_each
 from quietnn.repairs.temperatures.result import Criterion, TuningResult
 from quietnn.repairs.temperatures.steps import Scale
@@ -14,23 +14,23 @@ THETA_FACTORS = (0.8, 1.25)
 SHIFT_STEP = 0.1
 
 
-def start_from(temperatures: Temperatures, whole: Scale, reception: Reception) -> dict[str, Temperatures]:
+def start_from(temperatures: Temperatures, whole: Scale, by_group: GroupedWeights) -> dict[str, Temperatures]:
     """The temperatures with which every group does what one pair does to the whole model.
 
     Where a group cannot follow, because its own MMSE multiplier is larger, it starts at its MMSE.
     """
     theta, shift = whole.theta(temperatures), whole.shift(temperatures)
-    return {group: scale.temperatures(theta, shift) for group, scale in scales(reception).items()}
+    return {group: scale.temperatures(theta, shift) for group, scale in scales(by_group).items()}
 
 
-def scales(reception: Reception) -> dict[str, Scale]:
+def scales(by_group: GroupedWeights) -> dict[str, Scale]:
     """The scale of each group's steps."""
-    return {group: Scale(reception.statistics[group], reception.group_noise(group)) for group in reception.groups}
+    return {group: Scale(by_group.statistics[group], by_group.group_noise(group)) for group in by_group.groups}
 
 
 def search_layerwise(
     score: Callable[[GroupTemperatures], Score],
-    reception: Reception,
+    by_group: GroupedWeights,
     start: GroupTemperatures,
     *,
     num_sweeps: int = 1,
@@ -45,7 +45,7 @@ def search_layerwise(
 
     Args:
         score: judges temperatures for all groups.
-        reception: the noisy weights in their groups.
+        by_group: the noisy weights in their groups.
         start: where to begin, for example `start_from(...)` the whole-model optimum.
         num_sweeps: how often to visit every group.
         with_beta: search `beta` too (MMSE_pb), or leave it as it starts (MMSE_p).
@@ -57,8 +57,8 @@ def search_layerwise(
     best = trials[0]
     if best.score is None:
         raise InfeasibleTemperatures("the start of a layerwise search is infeasible; start it from ML or MMSE")
-    for sweep in range(num_sweeps if reception.noise_variance else 0):
-        for group, scale in scales(reception).items():
+    for sweep in range(num_sweeps if by_group.noise_variance else 0):
+        for group, scale in scales(by_group).items():
             shift_step = (SHIFT_STEP if shift_steps is None else shift_steps[group]) if with_beta else 0.0
             points = [
                 {**best.temperatures, group: candidate}

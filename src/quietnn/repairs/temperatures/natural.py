@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from quietnn.errors import InvalidConfig
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.temperatures.gradient import GradientSettings
 from quietnn.repairs.temperatures.grid import try_each
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
@@ -56,19 +56,19 @@ so none are held out: ResNet20 at 4 dB, two development draws, 100 such steps, t
 54.2 % and 60.8 %; with a fifth held out 51.0 % and 59.4 %; as received 31.2 % and 30.2 %."""
 
 
-def natural_unit(reception: Reception, members: Collection[str] | None = None) -> float:
+def natural_unit(by_group: GroupedWeights, members: Collection[str] | None = None) -> float:
     """The natural unit of a shift that all weights share, or all of some tensors, in noise standard deviations.
 
     It is `1 / sqrt(n)` with `n` the fan-in of an average weight: shared shifts are felt where most weights are.
     """
-    weights = [reception.weights[name] for name in (reception.weights if members is None else members)]
+    weights = [by_group.weights[name] for name in (by_group.weights if members is None else members)]
     inputs = sum(weight.numel() * fan_in(weight.shape) for weight in weights)
     return math.sqrt(sum(weight.numel() for weight in weights) / inputs) if inputs else 1.0
 
 
-def natural_units(reception: Reception) -> dict[str, float]:
+def natural_units(by_group: GroupedWeights) -> dict[str, float]:
     """The natural unit of each group's shift, in noise standard deviations."""
-    return {group: natural_unit(reception, members) for group, members in reception.groups.items()}
+    return {group: natural_unit(by_group, members) for group, members in by_group.groups.items()}
 
 
 def search_natural(

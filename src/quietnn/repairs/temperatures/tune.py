@@ -15,7 +15,7 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.denoise import denoised
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
 from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine, even_grid
 from quietnn.repairs.temperatures.gradient import GradientSettings, tune_by_gradient
 from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, search_grid
@@ -149,7 +149,7 @@ def searched(
             return race_coarse_to_fine(
                 some, scale, num_examples, with_beta=with_beta, criterion=search.criterion, seed=seed
             )
-        score = judge.for_reception(whole)
+        score = judge.for_groups(whole)
         if kind == "coarse-to-fine" and search.grid is None:
             return coarse_to_fine(score, scale, with_beta=with_beta, criterion=search.criterion)
         if kind == NATURAL and search.grid is None:
@@ -176,7 +176,7 @@ def searched_by_group(
     best = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
     layers = grouped(observation, groups, form=search.form)
     return search_layerwise(
-        _judge(observation, evidence).for_reception(layers),
+        _judge(observation, evidence).for_groups(layers),
         layers,
         start_from(best.temperatures, _scale(observation, search), layers),
         num_sweeps=search.layerwise_sweeps,
@@ -244,7 +244,7 @@ def mmse_pb_gradient(
 
 
 def _applied(
-    observation: Observation[Any, Any], name: str, weights: Reception, found: TuningResult[Any], passes: float
+    observation: Observation[Any, Any], name: str, weights: GroupedWeights, found: TuningResult[Any], passes: float
 ) -> Repaired:
     """The network under the temperatures that a search found."""
     model = with_weights(observation.received, weights.estimate(weights.denoisers(found.temperatures)))
@@ -255,7 +255,7 @@ def _points(grid: Sequence[Temperatures], with_beta: bool) -> tuple[Temperatures
     return tuple(point for point in grid if with_beta or point.beta == 0)
 
 
-def _whole(observation: Observation[Any, Any], search: Search) -> Reception:
+def _whole(observation: Observation[Any, Any], search: Search) -> GroupedWeights:
     return grouped(observation, form=search.form)
 
 
@@ -276,9 +276,9 @@ class Judge:
         self._scratch, self._weights = scratch.model, scratch.weights
         self._score = score
         self._memory = Memory()
-        self._written: tuple[Reception, GroupTemperatures] | None = None
+        self._written: tuple[GroupedWeights, GroupTemperatures] | None = None
 
-    def for_reception(self, reception: Reception) -> Callable[[Temperatures | GroupTemperatures], Score]:
+    def for_groups(self, by_group: GroupedWeights) -> Callable[[Temperatures | GroupTemperatures], Score]:
         """A function from temperatures to the score of the network they give.
 
         Of several groups, those with the temperatures of the last call are left as they are, and the layers before
@@ -286,7 +286,7 @@ class Judge:
         """
 
         def score(temperatures: Temperatures | GroupTemperatures) -> Score:
-            return self._judge(reception, temperatures)
+            return self._judge(by_group, temperatures)
 
         return score
 
@@ -300,33 +300,33 @@ class Judge:
         """How many examples there are to choose from."""
         return self._subset.num_examples
 
-    def for_some(self, reception: Reception) -> ScoreSome[Temperatures]:
+    def for_some(self, by_group: GroupedWeights) -> ScoreSome[Temperatures]:
         """A function from temperatures and positions to the score of the network on the examples there."""
         subset = self._subset
 
         def score(temperatures: Temperatures, positions: Tensor) -> Score:
-            self._write(reception, temperatures)
+            self._write(by_group, temperatures)
             return subset.of(self._scratch, positions)
 
         return score
 
-    def _judge(self, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> Score:
-        self._write(reception, temperatures)
+    def _judge(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> Score:
+        self._write(by_group, temperatures)
         if isinstance(temperatures, Temperatures):
             return self._score(self._scratch)
         with self._memory:
             return self._score(self._scratch)
 
-    def _write(self, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> None:
+    def _write(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> None:
         """Denoise the scratch copy; what is known to be there already is not written again."""
-        denoisers = reception.denoisers(temperatures)
+        denoisers = by_group.denoisers(temperatures)
         if isinstance(temperatures, Temperatures):
-            temperatures = dict.fromkeys(reception.groups, temperatures)
-        there = self._written[1] if self._written and self._written[0] is reception else {}
+            temperatures = dict.fromkeys(by_group.groups, temperatures)
+        there = self._written[1] if self._written and self._written[0] is by_group else {}
         self._written = None  # until it is done
         changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
-        reception.estimate(changed, out=self._weights)
-        self._written = (reception, temperatures)
+        by_group.estimate(changed, out=self._weights)
+        self._written = (by_group, temperatures)
 
     @property
     def _subset(self) -> SubsetScore:
