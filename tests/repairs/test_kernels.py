@@ -12,6 +12,7 @@ from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
 from quietnn.observation import Observation
+from quietnn.repairs.batchnorm.calibrate import calibrate_structured
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
 from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.kernels import (
@@ -22,7 +23,6 @@ from quietnn.repairs.kernels import (
     structured_denoisers,
 )
 from quietnn.repairs.posterior import posterior
-from quietnn.repairs.structured import calibrate_structured
 from quietnn.targets import noisy_weights, with_weights
 
 

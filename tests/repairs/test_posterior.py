@@ -15,9 +15,9 @@ from quietnn.evidence import Evidence
 from quietnn.folds import Split, folds
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, mmse
-from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.fitting.starts import repaired_starts
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
@@ -163,7 +163,7 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     inputs, labels = blobs()
     evidence = Evidence(inputs, labels)
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    starts = calibrated_starts(observation, Evidence(inputs))
+    starts = repaired_starts(observation, Evidence(inputs))[0]
     assert list(starts) == ["calibrated"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
@@ -194,7 +194,7 @@ def test_starts_are_made_where_there_are_inputs_and_none_are_given() -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     settings = PosteriorSettings(num_steps=2)
     made = posterior(observation, inputs, labels, settings=settings)
-    starts = calibrated_starts(observation, Evidence(inputs))
+    starts = repaired_starts(observation, Evidence(inputs))[0]
     given = posterior(observation, inputs, labels, settings=settings, starts=starts)
     assert made.details == given.details
     assert torch.equal(made.model[0].weight, given.model[0].weight)
@@ -240,7 +240,7 @@ def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_st
 def test_noise_is_taken_at_its_word() -> None:
     """Whatever the examples' own statistics would be worth, those of a start were fitted to what noise does."""
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    starts = calibrated_starts(observation, Evidence(blobs()[0]))
+    starts = repaired_starts(observation, Evidence(blobs()[0]))[0]
     result = posterior(observation, Evidence(*blobs()), starts=starts)
     assert "blended" not in result.details["held_out_loss"]
 
@@ -251,7 +251,7 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
     with torch.no_grad():
         observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
     inputs, labels = blobs()
-    starts = calibrated_starts(observation, Evidence(inputs))
+    starts = repaired_starts(observation, Evidence(inputs))[0]
     assert list(starts) == ["centred"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
@@ -281,7 +281,7 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
 
     results = []
     for network in (received, torch.compile(received, backend=backend)):
-        starts = calibrated_starts(Observation(network, 0.1), Evidence(inputs))
+        starts = repaired_starts(Observation(network, 0.1), Evidence(inputs))[0]
         evidence = Evidence(inputs, labels)
         Scratch(Observation(network, None), evidence.loss_at, 60, blended=True).gradient(
             noisy_weights(network), torch.arange(60), torch.Generator()
@@ -305,11 +305,11 @@ def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> N
     layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
     inputs = blobs()[0]
     without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
-    assert calibrated_starts(Observation(without_bias, 0.1), Evidence(inputs)) == {}
-    assert calibrated_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs)) == {}
-    assert calibrated_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1])) == {}
+    assert repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0] == {}
+    assert repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0] == {}
+    assert repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0] == {}
     with pytest.raises(QuietnnError, match="nope"):
-        calibrated_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))
+        repaired_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))[0]
 
 
 def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
@@ -324,7 +324,7 @@ def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
 
 def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
     received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
-    starts = calibrated_starts(Observation(received, 0.1), Evidence(blobs()[0]))
+    starts = repaired_starts(Observation(received, 0.1), Evidence(blobs()[0]))[0]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, blended=False)
     evidence = Evidence(*blobs())
     result = posterior(
@@ -359,7 +359,7 @@ def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
     """Where a scale is undone, halving the start's weights and statistics changes nothing but that."""
     inputs, labels = blobs()
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    start = calibrated_starts(observation, Evidence(inputs))["calibrated"]
+    start = repaired_starts(observation, Evidence(inputs))[0]["calibrated"]
     shorter = copy.deepcopy(start)
     with torch.no_grad():
         for tensor in (shorter[0].weight, shorter[0].bias, shorter[1].running_mean):

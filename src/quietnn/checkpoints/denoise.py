@@ -19,9 +19,9 @@ from quietnn.errors import InvalidConfig
 from quietnn.moments import Moments
 from quietnn.noise import mean_noise
 from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.denoise import method_denoisers, method_temperatures
+from quietnn.repairs.denoise import method_temperatures
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
-from quietnn.repairs.heteroscedastic import priors_under, told_of
+from quietnn.repairs.priors import priors_under, told_of
 from quietnn.theory.family import Form, check_variance, noise_variance_within
 from quietnn.units import db_to_ratio
 from quietnn.weights import Partition, WeightStatistics, partition
@@ -89,7 +89,7 @@ def denoise_checkpoint(
     streaming = streaming or Streaming()
     form, source, out = Form(form), as_path(source, "source"), as_path(out, "out")
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
-    method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
+    family = method_temperatures(method, lambda_prime, beta, pairs)  # refused before an hour of reading
     checkpoint, selection, names = open_to_rewrite(
         source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection, recorded=recorded
     )
@@ -100,7 +100,7 @@ def denoise_checkpoint(
         received = WeightStatistics.from_moments(list(moments.values()))
         noise = RecordedNoise(noise_variance_within(wnr_db, received.variance))
     by_group = _by_group(checkpoint, moments, chosen, noise.variance, form)
-    denoisers = method_denoisers(by_group, method, lambda_prime, beta, pairs)
+    denoisers = by_group.denoisers(family)
     changes = {
         name: _change(name, denoisers[group], noise, largest_magnitude(moments[name]))
         for group, members in chosen.items()

@@ -10,9 +10,8 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.records import Record
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
-from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.searches import coarse_to_fine, search_layerwise
+from quietnn.repairs.temperatures.steps import Scale, start_from
 from quietnn.score import Score
 from quietnn.weights import Weights, WeightStatistics
 

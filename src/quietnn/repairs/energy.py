@@ -12,6 +12,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from quietnn.batches import Inputs, call
-from quietnn.errors import InvalidWeights
+from quietnn.errors import InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence
 from quietnn.noise import TensorNoise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.branches import centre_if_possible
+from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_each_input
 from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly
@@ -102,7 +103,8 @@ def restore_energy(
                 parameter.mul_(factor)
     if not balanced_classes:
         return Repaired(result, "energy", 1.0)
-    centre_if_possible(observation, result, evidence)
+    with suppress(QuietnnError):  # no bias to correct, outputs of another kind, or not finite
+        centre_head(observation, result, evidence)
     return Repaired(result, "energy_balanced", 2.0)
 
 
@@ -160,13 +162,11 @@ def _behind(model: nn.Module, inputs: Inputs, layer: nn.Module, norms: list[nn.M
         if is_made and entered is None:
             entered = given(args, kwargs).double()
 
-    handles = [layer.register_forward_hook(scale)]
-    handles += [norm.register_forward_pre_hook(keep, with_kwargs=True) for norm in norms]
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(layer.register_forward_hook(scale))
+        for norm in norms:
+            hooks.enter_context(norm.register_forward_pre_hook(keep, with_kwargs=True))
         call(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     return entered
 
 
@@ -183,13 +183,6 @@ def _factors(
     model: nn.Module, evidence: Evidence, variances: nn.Module, layers: Mapping[str, nn.Module]
 ) -> dict[_Part, float]:
     """The factor of each part of some layers, from one pass over the inputs."""
-    watched: list[tuple[nn.Module, _Measure]] = []
-    for name, layer in layers.items():
-        twin = variances.get_submodule(name)
-        if isinstance(layer, nn.MultiheadAttention) and isinstance(twin, nn.MultiheadAttention):
-            watched.append((layer, _attention(name, layer, twin)))
-        else:
-            watched.append((layer, _plain(name, layer, twin)))
     energies: dict[_Part, Tensor] = {}
 
     def watch(measure: _Measure) -> Callable[..., None]:
@@ -200,20 +193,21 @@ def _factors(
 
         return after
 
-    handles = [layer.register_forward_hook(watch(measure), with_kwargs=True) for layer, measure in watched]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            measure = _measure(name, layer, variances.get_submodule(name))
+            hooks.enter_context(layer.register_forward_hook(watch(measure), with_kwargs=True))
         for inputs, _ in evidence.batches():
             call(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     for part, pair in energies.items():
         if not bool(torch.isfinite(pair).all()):
             raise InvalidWeights(f"what {part.name} makes is not finite; the noise has blown up the network")
     return {part: energy_factor(*pair.tolist(), width=part.width) for part, pair in energies.items()}
 
 
-def _plain(name: str, layer: nn.Module, twin: nn.Module) -> _Measure:
+def _measure(name: str, layer: nn.Module, twin: nn.Module) -> _Measure:
+    if isinstance(layer, nn.MultiheadAttention) and isinstance(twin, nn.MultiheadAttention):
+        return _attention(name, layer, twin)
     widths = (getattr(layer, one, 0) for one in ("out_features", "out_channels", "embedding_dim", "nf"))
     part = _Part(name, tuple(layer.parameters()), max(widths))
 

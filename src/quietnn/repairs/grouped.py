@@ -10,8 +10,9 @@ from torch import Tensor
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, check_is
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
-from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
-from quietnn.repairs.heteroscedastic import priors_under, told, weightwise_map
+from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for, weightwise_map
+from quietnn.repairs.priors import priors_under, told
+from quietnn.targets import with_weights
 from quietnn.theory.family import Form
 from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
 
@@ -81,12 +82,14 @@ class GroupedWeights:
         """`mu_w` and `sigma_w^2` of a tensor of a group."""
         return self.priors.get(name, self.statistics[group])
 
-    def denoisers(self, temperatures: Temperatures | GroupTemperatures) -> dict[str, AffineDenoiser]:
-        """The affine map of each group, for one pair of temperatures or one pair per group.
+    def denoisers(self, temperatures: Temperatures | GroupTemperatures | None) -> dict[str, AffineDenoiser]:
+        """The affine map of each group, for one pair of temperatures or one per group; none changes nothing.
 
         Raises:
             InfeasibleTemperatures: if a pair lies at or past the pole of its group.
         """
+        if temperatures is None:
+            return dict.fromkeys(self.groups, AffineDenoiser(1.0, 0.0))
         kinds = (Temperatures, Mapping)
         check_is(temperatures, kinds, "temperatures", "give temperatures=quietnn.Temperatures(0.5, 0.0), or by group")
         if isinstance(temperatures, Temperatures):
@@ -141,3 +144,19 @@ def grouped(
     if statistics is not None or not isinstance(groups, str):
         return make()
     return observation.remember(("grouped", groups, Form(form)), make)
+
+
+def denoised(
+    observation: Observation[Any, Any],
+    temperatures: Temperatures | GroupTemperatures,
+    groups: str | Partition = "whole",
+    *,
+    form: Form | str = Form.CENTRED,
+) -> Any:
+    """A copy of what arrived under these temperatures.
+
+    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0), MMSE)      # var(r) = 4, so sigma_w^2 = 3, theta = 3/4
+    tensor([ 1.5000, -1.5000])
+    """
+    weights = grouped(observation, groups, form=form)
+    return with_weights(observation.received, weights.estimate(weights.denoisers(temperatures)))

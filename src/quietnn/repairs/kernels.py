@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
-from quietnn.repairs.affine import AffineDenoiser, TensorMap
-from quietnn.repairs.heteroscedastic import WeightwiseMap
+from quietnn.random_effects import beyond_error
+from quietnn.repairs.affine import AffineDenoiser, TensorMap, WeightwiseMap
 from quietnn.repairs.rounding import is_on_a_grid
 from quietnn.watching.survey import CONVOLUTIONS
 from quietnn.weights import Weights, layerwise
@@ -103,13 +103,13 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     flat = kernels.reshape(-1, num_positions)
     seen = flat.T @ flat / len(flat) - noise_variance * torch.eye(num_positions).to(flat)
     plain = signal * torch.eye(num_positions).to(flat)
-    covariance = plain + _told(seen - plain, total**2 * num_positions * (num_positions + 1) / len(flat)) * (
-        seen - plain
-    )
+    bent = seen - plain
+    error = total**2 * num_positions * (num_positions + 1) / len(flat)
+    covariance = plain + beyond_error(bent.square().sum(), error) * bent
     eigenvalues, basis = torch.linalg.eigh(covariance)
     deviation = (kernels.square().mean(dim=(0, 2)) - noise_variance) / signal - 1.0
     error = 2.0 * (total / signal) ** 2 / (num_outputs * num_positions)
-    relative = 1.0 + (_told(deviation, error * num_inputs) if num_inputs > 1 else 0.0) * deviation
+    relative = 1.0 + (beyond_error(deviation.square().sum(), error * num_inputs) if num_inputs > 1 else 0.0) * deviation
     power = relative.clamp_min(0)[:, None] * eigenvalues.clamp_min(0)
     if total - noise_variance <= least or not power.any():  # what shows no signal shows no structure of it
         power = torch.full_like(power, signal)
@@ -195,14 +195,3 @@ def _group_map(members: Mapping[str, TensorMap]) -> AffineDenoiser:
 def _kernels(model: nn.Module) -> set[str]:
     """Names of the weights of convolutions; kinds are compared exactly, a child class may do something else."""
     return {f"{name}.weight".lstrip(".") for name, layer in model.named_modules() if type(layer) in CONVOLUTIONS}
-
-
-def _told(deviation: Tensor, error: float) -> float:
-    """The share of a deviation that is more than its sampling error (James and Stein's rule for a common factor).
-
-    Args:
-        deviation: an estimate of something whose plain guess is zero.
-        error: the expected sum of its squared sampling errors.
-    """
-    seen = float(deviation.square().sum())
-    return max(0.0, 1.0 - error / seen) if seen > 0 else 0.0

@@ -12,6 +12,7 @@ changed (Krause, Perona and Gomes 2010; Liang, Hu and Feng 2020 adapt networks b
 the posterior (`quietnn.repairs.posterior`), where noise and prior hold the weights where they belong.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -23,12 +24,12 @@ from quietnn.evidence import Augment, Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.branches import branches_if_any
-from quietnn.repairs.calibrated_starts import repaired_starts
+from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, given_starts, prepare
+from quietnn.repairs.fitting.starts import Start, given_starts, prepare, repaired_starts
 from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise, wide
 from quietnn.repairs.grouped import grouped
+from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import noisy_weights, with_weights
 
@@ -99,14 +100,17 @@ def _start(
     model, received = observation.model, observation.weights
     places = {"received": Start(model, received)}
     if scratch.follows:
-        made = repaired_starts(observation, evidence)
-        scratch.num_passes += sum(one.passes for one in made.values())
-        places |= given_starts({name: one.model for name, one in made.items()}, model, received)
+        made, passes = repaired_starts(observation, evidence)
+        scratch.num_passes += passes
+        places |= given_starts(made, model, received)
     elif normalises_inputs(model, observation.normalisation):
-        denoised = branches_if_any(observation, evidence, balanced_classes=are_balanced)
         scratch.num_passes += 1
-        if denoised is not None:
-            places["branches"] = Start(denoised.model, noisy_weights(denoised.model, noisy=tuple(received)))
+        with suppress(InvalidConfig):  # a normalisation that is never called
+            branches = denoise_branches(observation, evidence).model
+            with suppress(InvalidConfig):  # no head to centre
+                if are_balanced:
+                    centre_head(observation, branches, evidence)
+            places["branches"] = Start(branches, noisy_weights(branches, noisy=tuple(received)))
     return list(places.items())[-1]
 
 

@@ -7,15 +7,15 @@ from typing import Any
 from quietnn.evidence import Evidence
 from quietnn.methods import METHODS
 from quietnn.observation import Observation
+from quietnn.repairs.affine import MMSE
 from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
-from quietnn.repairs.batchnorm.calibrate import calibrate, mmse_calibrated
-from quietnn.repairs.batchnorm.re_estimation import re_estimate
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
 from quietnn.repairs.branches import denoise_branches
-from quietnn.repairs.denoise import denoised
 from quietnn.repairs.energy import restore_energy
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
+from quietnn.repairs.grouped import denoised
 from quietnn.repairs.kinds import (
     has_kernels,
     has_stored_statistics,
@@ -25,7 +25,6 @@ from quietnn.repairs.kinds import (
 )
 from quietnn.repairs.posterior import posterior
 from quietnn.repairs.self_training import self_train
-from quietnn.repairs.structured import calibrate_structured
 from quietnn.repairs.temperatures.tune import Search, mmse_p, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
 
 
@@ -37,14 +36,14 @@ def _ml(observation: Observation[Any, Any], evidence: Evidence, seed: int, setti
 
 def _mmse(groups: str, name: str) -> Run:
     def run(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Search) -> Repaired:
-        return Repaired(denoised(observation, method="mmse", groups=groups, form=settings.form), name)
+        return Repaired(denoised(observation, MMSE, groups, form=settings.form), name)
 
     return run
 
 
 def _mmse_at_mean_noise(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
     """MMSE that takes every weight's noise for the mean one; the same as MMSE where all weights have the same."""
-    return Repaired(denoised(observation.with_noise(observation.mean_noise_variance)), "mmse_at_mean_noise")
+    return Repaired(denoised(observation.with_noise(observation.mean_noise_variance), MMSE), "mmse_at_mean_noise")
 
 
 def _plain(repair: Callable[..., Repaired], **options: Any) -> Run:

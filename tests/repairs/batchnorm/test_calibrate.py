@@ -15,13 +15,11 @@ from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import MMSE, AffineDenoiser
-from quietnn.repairs.batchnorm.calibrate import calibrate
-from quietnn.repairs.batchnorm.re_estimation import re_estimate
-from quietnn.repairs.batchnorm.report import CalibrationReport
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, re_estimate
+from quietnn.repairs.batchnorm.rule import CalibrationReport
 from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import GroupedWeights
-from quietnn.repairs.structured import calibrate_structured
 from quietnn.targets import noisy_weights
 from quietnn.watching.moments import ChannelMoments
 
@@ -531,7 +529,7 @@ def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
         followed.append((result.common_weight, without.common_weight))
         return result
 
-    monkeypatch.setattr("quietnn.repairs.batchnorm.calibrate.posterior", spy)
+    monkeypatch.setattr("quietnn.repairs.batchnorm.rule.posterior", spy)
     calibrate(received, 2 * images[:100] + 1)
     assert told[0] is None
     assert told[1] is not None

@@ -18,7 +18,7 @@ from quietnn.repairs.denoise import denoise
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.temperatures.gradient import DEFAULT, GradientSettings, _Path, tune_by_gradient
-from quietnn.repairs.temperatures.layerwise import scales
+from quietnn.repairs.temperatures.steps import scales
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import layerwise
 

@@ -6,8 +6,8 @@ import torch
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
-from quietnn.repairs.temperatures.layerwise import scales, search_layerwise, start_from
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.searches import search_layerwise
+from quietnn.repairs.temperatures.steps import Scale, scales, start_from
 from quietnn.score import Score
 
 

@@ -6,17 +6,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.errors import InfeasibleTemperatures
 from quietnn.evidence import Evidence
 from quietnn.observation import observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import GroupedWeights
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
-from quietnn.repairs.temperatures.gradient import tune_by_gradient
-from quietnn.repairs.temperatures.natural import LAYERWISE, NaturalSettings, natural_unit, search_natural
+from quietnn.repairs.temperatures.gradient import LAYERWISE, tune_by_gradient
 from quietnn.repairs.temperatures.result import TuningResult
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.searches import coarse_to_fine, search_natural
+from quietnn.repairs.temperatures.steps import Scale, natural_unit
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.weights import WeightStatistics
@@ -138,10 +137,3 @@ def test_infeasible_points_are_recorded_and_do_not_win() -> None:
     result = search_natural(only_shrinking, Scale(WeightStatistics(0.0, 1.0, 10), 1.0), 0.1)
     assert any(trial.score is None for trial in result.trials)
     assert 0.0 < result.temperatures.lambda_prime <= 0.5
-
-
-def test_settings_that_lead_nowhere() -> None:
-    with pytest.raises(InvalidConfig, match="shift_step is 0"):
-        NaturalSettings(shift_step=0.0)
-    with pytest.raises(InvalidConfig, match="max_moves 0"):
-        NaturalSettings(max_moves=0)

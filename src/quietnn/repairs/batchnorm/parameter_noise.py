@@ -1,4 +1,4 @@
-"""What noise is left on each parameter, once a denoiser has been over it."""
+"""What a denoiser leaves of each parameter and of its noise, and of the clean statistics behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from torch import Tensor
 from quietnn.errors import InvalidConfig
 from quietnn.noise import TensorNoise, mean_of, noise_by_tensor, one_variance
 from quietnn.observation import Observation
-from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.heteroscedastic import WeightwiseMap
+from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
 from quietnn.repairs.kernels import KernelMap
+from quietnn.watching.visits import Feeder, Visit
 from quietnn.weights import Partition, check_weights, partition
 
 Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
@@ -110,3 +110,39 @@ def by_output(value: TensorNoise, parameter: Tensor) -> TensorNoise:
     if parameter.ndim == 0 or bool((value == value.flatten()[0]).all()):
         return mean_of(value)
     return value.double().expand(parameter.shape).reshape(len(parameter), -1).mean(1).to(parameter.device)
+
+
+def carried(visit: Visit, feeder: Feeder, weight: ParameterNoise, bias: ParameterNoise) -> tuple[Tensor, Tensor]:
+    """Mean and variance of `theta a + rho S + rho_b`, where `a` is the clean output and `S` the sum of its inputs.
+
+        mean     = theta m + rho E[S] + (theta_b - theta) b + rho_b
+        variance = theta^2 v + 2 rho Cov(a', S) - rho^2 Var[S]
+
+    `a'` is the output at hand, of which `rho S` is a part already; noise is uncorrelated with `S` in expectation. The
+    clean bias `b` is judged by the one at hand. `theta` and `rho` may differ between the channels.
+    """
+    mean, variance = visit.mean.double(), visit.variance.double()
+    if _is(weight.theta, 1.0) and _is(weight.rho, 0.0) and _is(bias.theta, 1.0) and _is(bias.rho, 0.0):
+        return mean, variance
+    mean = weight.theta * mean + weight.rho * visit.sample.patches.means + bias.rho
+    own_bias = getattr(feeder.layer, "bias", None)
+    if own_bias is not None:
+        mean = mean + _bias_left(own_bias.detach().double(), weight.theta, bias)
+    variance = weight.theta**2 * variance
+    if not _is(weight.rho, 0.0):
+        sums = visit.sample.input_sum
+        variance = variance + 2 * weight.rho * sums.covariance - weight.rho**2 * sums.power
+    return mean, variance.clamp_min(0)
+
+
+def _is(value: TensorNoise, number: float) -> bool:
+    return not isinstance(value, Tensor) and value == number
+
+
+def _bias_left(own: Tensor, theta: TensorNoise, bias: ParameterNoise) -> Tensor | float:
+    """`(theta_b - theta) b`, with `b` judged by the bias at hand; nothing where nothing is left of it."""
+    if not isinstance(theta, Tensor) and not isinstance(bias.theta, Tensor):
+        return (bias.theta - theta) * (own - bias.rho) / bias.theta if bias.theta not in (0.0, theta) else 0.0
+    kept = torch.as_tensor(bias.theta, dtype=torch.float64, device=own.device).expand(own.shape)
+    clean = (own - bias.rho) / kept.masked_fill(kept == 0, 1.0)
+    return torch.where(kept == 0, 0.0, (kept - theta) * clean)

@@ -1,9 +1,9 @@
 """A network whose BatchNorms follow its weights while it is judged, without a layer being exchanged.
 
 What is exchanged is the operation. While a BatchNorm of the network is called, `torch.nn.functional.batch_norm` on its
-stored statistics uses others: those of a start, carried along (`anchored_norm.py`), or, without one, a
-blend of stored and seen (`blended_norm.py`). The layers stay, and so does what else they do: a child
-class of BatchNorm that adds an activation adds it still, and a model may read `bn.running_mean`.
+stored statistics uses others (`moving_norm.py`): those of a start, carried along, or, without one, a blend of stored
+and seen. The layers stay, and so does what else they do: a child class of BatchNorm that adds an activation adds it
+still, and a model may read `bn.running_mean`.
 """
 
 from collections import Counter
@@ -18,8 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from quietnn.repairs.fitting.anchored_norm import Anchor
-from quietnn.repairs.fitting.blended_norm import ExampleMoments, blend
+from quietnn.repairs.fitting.moving_norm import Anchor, ExampleMoments, blend
 from quietnn.watching.makers import Makers
 
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm

@@ -1,20 +1,26 @@
 """Where a fit may start: networks that need no labels, and that the fit is judged beside."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, Temperatures
-from quietnn.repairs.branch_denoisers import branch_denoisers
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured
+from quietnn.repairs.branches import branch_denoisers, denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Whitened
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
+from quietnn.repairs.head import centre_head
 from quietnn.repairs.kernels import believable_noise, structured_denoisers
+from quietnn.repairs.kinds import has_kernels, has_stored_statistics, normalises_inputs
 from quietnn.targets import noisy_weights
 from quietnn.weights import Weights
 
@@ -38,6 +44,28 @@ class Start:
     weights: Weights
     is_scale_free: bool = False
     is_anchor: bool = False
+
+
+def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> tuple[dict[str, nn.Module], float]:
+    """What can be made of a network without labels, and what that costs in passes.
+
+    With BatchNorm the network calibrated, and with its convolutions under the structured prior as well; where each
+    input is normalised MMSE of the branches with a head that prefers no class (labels will judge it). Else nothing.
+    """
+    model = observation.model
+    made: list[Repaired] = []
+    if not evidence.has_inputs:
+        return {}, 0.0
+    if has_stored_statistics(model):
+        made.append(calibrate(observation, evidence))
+    if has_kernels(model):
+        made.append(calibrate_structured(observation, evidence))
+    if normalises_inputs(model, observation.normalisation):
+        branches = denoise_branches(observation, evidence).model
+        with suppress(QuietnnError):  # no head that these inputs can centre
+            centre_head(observation, branches, evidence)
+            made.append(Repaired(branches, "centred", 1.0))
+    return {one.name: one.model for one in made}, sum(one.passes for one in made)
 
 
 def given_starts(

@@ -24,11 +24,10 @@ from quietnn.evidence import Evidence
 from quietnn.folds import Split
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
-from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.fitting.whitened import descend
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
-from quietnn.repairs.temperatures.layerwise import scales
-from quietnn.repairs.temperatures.steps import Scale, fan_in
+from quietnn.repairs.temperatures.steps import Scale, fan_in, scales
 from quietnn.weights import Partition, WeightStatistics
 
 
@@ -59,6 +58,11 @@ class GradientSettings:
 
 
 DEFAULT = GradientSettings()
+
+LAYERWISE = GradientSettings(num_steps=120, step_size=0.15, held_out=0.0, judge_every=10)
+"""Steps enough for the layers: 40 smaller ones stop half-way. Two numbers a layer are few against a hundred examples,
+so none are held out: ResNet20 at 4 dB, two development draws, 100 such steps, training images that were not tuned on:
+54.2 % and 60.8 %; with a fifth held out 51.0 % and 59.4 %; as received 31.2 % and 30.2 %."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.repairs.affine import ML, Temperatures
-from quietnn.repairs.temperatures.coarse_to_fine import follow_ridge
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
+from quietnn.repairs.temperatures.searches import follow_ridge
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score, pooled
 

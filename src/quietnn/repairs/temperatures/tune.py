@@ -1,31 +1,31 @@
 """Find the temperatures of the affine family for a noisy model, by a score: over the whole model, then by layer."""
 
-import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor, nn
-
-from quietnn.errors import InvalidConfig, check_is, unknown_choice
+from quietnn.errors import check_is, unknown_choice
 from quietnn.evidence import Evidence, Losses, labelled
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.denoise import denoised
-from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine, even_grid
-from quietnn.repairs.temperatures.gradient import GradientSettings, tune_by_gradient
-from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, search_grid
-from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
-from quietnn.repairs.temperatures.memory import Memory
-from quietnn.repairs.temperatures.natural import LAYERWISE, natural_unit, natural_units, search_natural
-from quietnn.repairs.temperatures.racing import ScoreSome, race, race_coarse_to_fine
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, denoised, grouped
+from quietnn.repairs.temperatures.gradient import LAYERWISE, GradientSettings, tune_by_gradient
+from quietnn.repairs.temperatures.judge import Judge
+from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.steps import Scale
-from quietnn.score import Score, ScoreFunction, SubsetScore
+from quietnn.repairs.temperatures.searches import (
+    AUTHORS_GRIDS,
+    coarse_to_fine,
+    even_grid,
+    search_grid,
+    search_layerwise,
+    search_natural,
+)
+from quietnn.repairs.temperatures.steps import Scale, natural_unit, natural_units, start_from
+from quietnn.score import ScoreFunction
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
 from quietnn.weights import Partition
@@ -236,7 +236,7 @@ def mmse_pb_gradient(
     start = start_from(whole.temperatures, _scale(observation, search), grouped(even, "layerwise"))
     settings = LAYERWISE if search.whole == NATURAL else GradientSettings()
     tuned = tune_by_gradient(even, evidence, start=start, settings=settings, seed=seed)
-    model = denoised(even, groups="layerwise", temperatures=tuned.temperatures)
+    model = denoised(even, tuned.temperatures, "layerwise")
     found = TuningResult.of([Trial(tuned.temperatures, evidence.score_of(model))])
     passes = math.ceil(whole.num_passes + tuned.num_passes) + 1
     details = {"temperatures": tuned.temperatures, "search": found, "held_out_loss": tuned.held_out_loss}
@@ -264,75 +264,5 @@ def _scale(observation: Observation[Any, Any], search: Search) -> Scale:
     return Scale(whole.statistics["whole"], whole.noise_variance)
 
 
-def _judge(observation: Observation[Any, Any], evidence: Evidence) -> "Judge":
+def _judge(observation: Observation[Any, Any], evidence: Evidence) -> Judge:
     return observation.remember(("judge", evidence), lambda: Judge(observation, evidence.as_score))
-
-
-class Judge:
-    """Scores temperatures by denoising one scratch copy of the model again and again."""
-
-    def __init__(self, observation: Observation[Any, Any], score: Callable[[nn.Module], Score] | SubsetScore) -> None:
-        scratch = observation.on(copy.deepcopy(observation.model))
-        self._scratch, self._weights = scratch.model, scratch.weights
-        self._score = score
-        self._memory = Memory()
-        self._written: tuple[GroupedWeights, GroupTemperatures] | None = None
-
-    def for_groups(self, by_group: GroupedWeights) -> Callable[[Temperatures | GroupTemperatures], Score]:
-        """A function from temperatures to the score of the network they give.
-
-        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
-        the first that changed answer from memory.
-        """
-
-        def score(temperatures: Temperatures | GroupTemperatures) -> Score:
-            return self._judge(by_group, temperatures)
-
-        return score
-
-    @property
-    def can_race(self) -> bool:
-        """Whether the score can look at some of the examples."""
-        return isinstance(self._score, SubsetScore)
-
-    @property
-    def num_examples(self) -> int:
-        """How many examples there are to choose from."""
-        return self._subset.num_examples
-
-    def for_some(self, by_group: GroupedWeights) -> ScoreSome[Temperatures]:
-        """A function from temperatures and positions to the score of the network on the examples there."""
-        subset = self._subset
-
-        def score(temperatures: Temperatures, positions: Tensor) -> Score:
-            self._write(by_group, temperatures)
-            return subset.of(self._scratch, positions)
-
-        return score
-
-    def _judge(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> Score:
-        self._write(by_group, temperatures)
-        if isinstance(temperatures, Temperatures):
-            return self._score(self._scratch)
-        with self._memory:
-            return self._score(self._scratch)
-
-    def _write(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> None:
-        """Denoise the scratch copy; what is known to be there already is not written again."""
-        denoisers = by_group.denoisers(temperatures)
-        if isinstance(temperatures, Temperatures):
-            temperatures = dict.fromkeys(by_group.groups, temperatures)
-        there = self._written[1] if self._written and self._written[0] is by_group else {}
-        self._written = None  # until it is done
-        changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
-        by_group.estimate(changed, out=self._weights)
-        self._written = (by_group, temperatures)
-
-    @property
-    def _subset(self) -> SubsetScore:
-        if not isinstance(self._score, SubsetScore):
-            raise InvalidConfig(
-                "racing looks at some of the examples at a time, and this score always looks at all; give "
-                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
-            )
-        return self._score

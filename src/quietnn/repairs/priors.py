@@ -1,4 +1,9 @@
-"""Priors of the tensors of a group, each told with an error: how far a tensor goes its own way.
+"""The priors of groups and of their tensors, as far as a receiver that knows the noise can tell them.
+
+Weights that share a prior may differ in their noise. But the noise of a memory or a quantiser follows the scale of each
+tensor: small weights have little noise, and under one prior for all they would be taken for large ones told precisely.
+Where noise differs between the tensors of a group, each has therefore a prior of its own, as far as it can be told from
+that of the others.
 
 A tensor with a prior of its own is better off where it differs from the others by more than it is misjudged. Mean and
 variance of a tensor's clean weights are told with the errors (the inverse of Fisher's information)
@@ -18,16 +23,71 @@ whatever their size; those that clearly differ keep their own.
 import math
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from quietnn.noise import TensorNoise, mean_of
 from quietnn.random_effects import SMALLEST, TOLERANCE, shrunk
-from quietnn.weights import WeightStatistics
+from quietnn.weights import Partition, WeightStatistics
 
 Told = tuple[float, float, int]
 """Mean, variance (perhaps below zero) and count of a tensor's clean weights, as a receiver can tell them."""
 
 _ROUNDS = 20
+_ITERATIONS = 30
+
+
+def told(tensor: Tensor, noise: TensorNoise) -> Told:
+    """What a receiver can tell of a tensor's clean weights when it knows the noise on each.
+
+    Each weight counts by how much it tells, `1 / (sigma_w^2 + v_i)` for the mean and its square for `(r_i - mu)^2 -
+    v_i` (the steps of Fisher scoring, until they settle); a weight lost in a deep fade counts nothing.
+
+    >>> told(torch.tensor([1.0, -1.0]), 0.25)
+    (0.0, 0.75, 2)
+    """
+    values = tensor.detach().double().flatten()
+    if not isinstance(noise, Tensor):
+        return told_of(WeightStatistics.from_clean([tensor]), noise)
+    spread = noise.double().expand(tensor.shape).flatten().to(values.device)
+    mean, variance = float(values.mean()), float(values.var(correction=0) - spread.mean())
+    for _ in range(_ITERATIONS):
+        precision = 1.0 / (max(variance, 0.0) + spread).clamp_min(torch.finfo(torch.float64).tiny ** 0.25)
+        mean = float((precision * values).sum() / precision.sum())
+        weight = precision.square()
+        before, variance = variance, float((weight * ((values - mean).square() - spread)).sum() / weight.sum())
+        if abs(variance - before) <= 1e-9 * abs(variance):
+            break
+    return mean, variance, values.numel()
+
+
+def told_of(received: WeightStatistics, noise: float) -> Told:
+    """The same for one noise variance, of which only the statistics of the received weights are needed."""
+    return received.mean, received.variance - noise, received.num_weights
+
+
+def priors_under(
+    told: Mapping[str, Told], noise: Mapping[str, TensorNoise], groups: Partition
+) -> tuple[dict[str, WeightStatistics], dict[str, WeightStatistics]]:
+    """The prior of each group, and of each tensor where noise differs between the tensors of the group.
+
+    A group pools its tensors by their size, for a tensor with little noise may have smaller weights than the rest.
+    Where noise is the same for all tensors, that is the prior of each.
+
+    >>> told = {"a": (0.0, 1.0, 900), "b": (0.0, 3.0, 900)}
+    >>> priors_under(told, {"a": 0.1, "b": 0.1}, {"whole": ("a", "b")})[1]["a"].variance
+    2.0
+    >>> round(priors_under(told, {"a": 0.1, "b": 0.2}, {"whole": ("a", "b")})[1]["a"].variance, 2)
+    1.0
+    """
+    by_group = {group: pooled([told[name] for name in members]) for group, members in groups.items()}
+    by_tensor = {}
+    for group, members in groups.items():
+        if len({mean_of(noise[name]) for name in members}) > 1:
+            by_tensor.update(shared_priors({name: told[name] for name in members}, noise))
+        else:
+            by_tensor.update(dict.fromkeys(members, by_group[group]))
+    return by_group, by_tensor
 
 
 def pooled(found: Sequence[Told]) -> WeightStatistics:

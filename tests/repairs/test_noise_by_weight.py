@@ -12,10 +12,10 @@ from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.noise import mean_noise
-from quietnn.repairs.affine import MMSE, Temperatures
+from quietnn.repairs.affine import MMSE, Temperatures, weightwise_map
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import GroupedWeights
-from quietnn.repairs.heteroscedastic import told, weightwise_map
+from quietnn.repairs.priors import told
 from quietnn.repairs.temperatures.tune import tune
 from quietnn.score import Score
 from quietnn.targets import noisy_weights

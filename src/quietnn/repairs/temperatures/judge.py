@@ -1,13 +1,24 @@
-"""A layerwise search changes one layer at a time: what the layers before it compute need not be computed again."""
+"""Temperatures are judged by denoising one scratch copy of the network again and again.
 
+A layerwise search changes one layer at a time: what the layers before it compute need not be computed again.
+"""
+
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+
+from quietnn.errors import InvalidConfig
+from quietnn.observation import Observation
+from quietnn.repairs.affine import Temperatures
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
+from quietnn.repairs.temperatures.racing import ScoreSome
+from quietnn.score import Score, SubsetScore
 
 MEMORY_LIMIT = 2**30
 """Bytes of activations kept; what comes too late for them is computed as ever."""
@@ -120,3 +131,73 @@ def _count_writes(arguments: Sequence[Any]) -> bool:
 
 def _versions(arguments: Sequence[Any]) -> tuple[int, ...]:
     return tuple(argument._version for argument in arguments if isinstance(argument, Tensor))
+
+
+class Judge:
+    """Scores temperatures by denoising one scratch copy of the model again and again."""
+
+    def __init__(self, observation: Observation[Any, Any], score: Callable[[nn.Module], Score] | SubsetScore) -> None:
+        scratch = observation.on(copy.deepcopy(observation.model))
+        self._scratch, self._weights = scratch.model, scratch.weights
+        self._score = score
+        self._memory = Memory()
+        self._written: tuple[GroupedWeights, GroupTemperatures] | None = None
+
+    def for_groups(self, by_group: GroupedWeights) -> Callable[[Temperatures | GroupTemperatures], Score]:
+        """A function from temperatures to the score of the network they give.
+
+        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
+        the first that changed answer from memory.
+        """
+
+        def score(temperatures: Temperatures | GroupTemperatures) -> Score:
+            return self._judge(by_group, temperatures)
+
+        return score
+
+    @property
+    def can_race(self) -> bool:
+        """Whether the score can look at some of the examples."""
+        return isinstance(self._score, SubsetScore)
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples there are to choose from."""
+        return self._subset.num_examples
+
+    def for_some(self, by_group: GroupedWeights) -> ScoreSome[Temperatures]:
+        """A function from temperatures and positions to the score of the network on the examples there."""
+        subset = self._subset
+
+        def score(temperatures: Temperatures, positions: Tensor) -> Score:
+            self._write(by_group, temperatures)
+            return subset.of(self._scratch, positions)
+
+        return score
+
+    def _judge(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> Score:
+        self._write(by_group, temperatures)
+        if isinstance(temperatures, Temperatures):
+            return self._score(self._scratch)
+        with self._memory:
+            return self._score(self._scratch)
+
+    def _write(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> None:
+        """Denoise the scratch copy; what is known to be there already is not written again."""
+        denoisers = by_group.denoisers(temperatures)
+        if isinstance(temperatures, Temperatures):
+            temperatures = dict.fromkeys(by_group.groups, temperatures)
+        there = self._written[1] if self._written and self._written[0] is by_group else {}
+        self._written = None  # until it is done
+        changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
+        by_group.estimate(changed, out=self._weights)
+        self._written = (by_group, temperatures)
+
+    @property
+    def _subset(self) -> SubsetScore:
+        if not isinstance(self._score, SubsetScore):
+            raise InvalidConfig(
+                "racing looks at some of the examples at a time, and this score always looks at all; give "
+                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
+            )
+        return self._score

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
 from quietnn.repairs.affine import Temperatures
-from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, product_grid, search_grid
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
+from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid, search_grid
 from quietnn.score import Score
 from quietnn.theory.family import check_lambda_prime
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from quietnn.channels.transmit import transmit
 from quietnn.observation import observe
-from quietnn.repairs.temperatures.memory import Memory
+from quietnn.repairs.temperatures.judge import Memory
 from quietnn.repairs.temperatures.tune import tune
 from quietnn.score import Score
 
