@@ -1,13 +1,11 @@
 """The paper's denoisers: one affine map per group, four names for it; and one per weight, where the noise differs.
 
-With `z_i ~ N(0, v_i)` the derivation of the family (eqs. 10, 13) goes through for each weight by itself. The two
-temperatures stay those of the group, so that in the centred form
+With `z_i ~ N(0, v_i)` the derivation of the family (eqs. 10, 13) goes through for each weight by itself, with the
+temperatures of its group (docs/channels.md). In the centred form
 
     theta_i = sigma_w^2 / (sigma_w^2 + (1 - lambda') v_i)        rho_i = (1 - theta_i) mu_w + theta_i v_i beta
 
-and the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight. MMSE (`lambda' = beta = 0`) has the
-error `mean(sigma_w^2 v_i / (sigma_w^2 + v_i))`. One multiplier for all has at best `sigma_w^2 V / (sigma_w^2 + V)`
-with `V = mean(v_i)`, which is never less, for the function is concave in `v`.
+and the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight.
 """
 
 from collections.abc import Callable, Mapping

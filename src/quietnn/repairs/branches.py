@@ -1,10 +1,7 @@
 """The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference.
 
-In `norm(x + f(x))` the scale of `f` is a weight: a branch that is mostly noise should count less beside the stream `x`,
-and MMSE of its layers, each by its own `theta`, makes it so. Behind the last normalisation there is no stream and
-nobody who gives a scale back. The head of a classifier is small, its own WNR low, and its `theta` near zero: MMSE would
-silence the outputs and gain nothing, for a common factor of signal and noise changes no answer. These layers are left
-alone.
+A branch that is mostly noise should count less beside the stream, and MMSE of its layers makes it so. Behind the last
+normalisation MMSE would silence the outputs and gain nothing: these layers are left alone (docs/branches.md).
 """
 
 from collections.abc import Callable, Collection

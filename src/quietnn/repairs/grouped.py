@@ -24,14 +24,8 @@ GroupTemperatures = Mapping[str, Temperatures]
 class GroupedWeights:
     """Noisy weights ready to be denoised, again and again if a search asks for it.
 
-    Attributes:
-        weights: `r`, by tensor name.
-        noise_variance: `sigma_z^2`, one for the whole model; where it differs, that of an average weight.
-        groups: the tensor names of each group.
-        statistics: `mu_w` and `sigma_w^2` of each group.
-        form: how the prior mean enters (see `Form`).
-        noise: `sigma_z^2` by tensor, each a number or one value a weight, where it is not the same for all.
-        priors: `mu_w` and `sigma_w^2` by tensor, where they are not those of the group.
+    Where noise differs, `noise_variance` is that of an average weight, `noise` is by tensor, each a number or one value
+    a weight, and `priors` are by tensor, where they are not those of the group.
     """
 
     weights: Weights

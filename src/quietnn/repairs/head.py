@@ -31,16 +31,7 @@ def recentre(sample: HeadSample, *, weight: ParameterNoise, bias: ParameterNoise
 
     Noise moves the mean output of a class by a shift of variance `P = sigma^2 sum_k E[x_k]^2 + sigma_b^2 + u V`: its
     own weights' part and bias, and at most a share `u` of the outputs' variance `V` from upstream. Of the differences
-    that are seen, `s` is sampling error and `T`, what is left, the clean network's own. No noise, no change.
-
-    Args:
-        sample: what the last layer made of its inputs.
-        weight: the noise on its weights.
-        bias: the noise on its bias.
-        upstream: `u`.
-
-    Returns:
-        `k`, the share of the differences that was taken out.
+    that are seen, `s` is sampling error and `T`, what is left, the clean network's own. Without noise nothing changes.
 
     Raises:
         InvalidConfig: if the network does not end in a linear layer with a bias.

@@ -1,13 +1,8 @@
 """Weights that maximise the posterior given all that the receiver holds: the noisy weights and labelled examples.
 
-With a Gaussian prior `w ~ N(mu_w, sigma_w^2)` in each group, `r = w + z`, and a loss that is a negative log-likelihood,
-
-    -log p(w | r, examples) = sum of losses + |w - r|^2 / (2 sigma_z^2) + |w - mu_w|^2 / (2 sigma_w^2) + constant
-
-The two squares make one, `|w - w_mmse|^2 / (2 s^2)`, with `s^2 = sigma_w^2 sigma_z^2 / (sigma_w^2 + sigma_z^2)`. In
-units of that posterior standard deviation, `u = (w - w_mmse) / s`, the objective is `sum of losses + |u|^2 / 2` for
-every group alike, so one step size serves layers whose weights differ by orders of magnitude. Unlike the affine family,
-this adjusts every noisy weight by the labels.
+In units of the posterior standard deviation about MMSE, `u = (w - w_mmse) / s`, the objective is `sum of losses +
+|u|^2 / 2` for every group alike, so one step size serves layers whose weights differ by orders of magnitude
+(docs/posterior.md). Unlike the affine family, this adjusts every noisy weight by the labels.
 """
 
 import math
@@ -157,12 +152,7 @@ def _result(
 
 
 class Guard:
-    """Networks side by side on labelled examples, those that were fitted to some of them on the others.
-
-    Args:
-        scratch: judges networks, and counts what that costs.
-        splits: of the examples; each is held out once.
-    """
+    """Networks side by side on labelled examples, those that were fitted to some of them on the others."""
 
     def __init__(self, scratch: Scratch, splits: Sequence[Split]) -> None:
         self.scratch = scratch

@@ -1,23 +1,13 @@
 """The priors of groups and of their tensors, as far as a receiver that knows the noise can tell them.
 
-Weights that share a prior may differ in their noise. But the noise of a memory or a quantiser follows the scale of each
-tensor: small weights have little noise, and under one prior for all they would be taken for large ones told precisely.
-Where noise differs between the tensors of a group, each has therefore a prior of its own, as far as it can be told from
-that of the others.
-
-A tensor with a prior of its own is better off where it differs from the others by more than it is misjudged. Mean and
-variance of a tensor's clean weights are told with the errors (the inverse of Fisher's information)
+Where noise differs between the tensors of a group, each has a prior of its own, as far as it can be told from that of
+the others: noise that follows the scale of each tensor would make one prior for all misleading (docs/channels.md). Mean
+and variance of a tensor's clean weights are told with the errors (the inverse of Fisher's information)
 
     e_mu = 1 / sum_i 1 / (sigma_w^2 + v_i)        e_s = 2 / sum_i 1 / (sigma_w^2 + v_i)^2
 
-Take the true values of the tensors as spread about a centre with a variance `tau^2`. What was told of a tensor, `x_t`,
-then goes towards the centre by as much as it is uncertain (empirical Bayes),
-
-    x_t' = centre + tau^2 / (tau^2 + e_t) (x_t - centre)
-
-and `tau^2` shows itself in how much the tensors differ beyond their errors (a random effect, Paule and Mandel 1982):
-`sum_t (x_t - centre)^2 / (tau^2 + e_t)` is the number of tensors less one. Tensors that are alike share one prior,
-whatever their size; those that clearly differ keep their own.
+and go towards the centre of the group by as much as they are uncertain, `x_t' = centre + tau^2 / (tau^2 + e_t) (x_t -
+centre)`, where `tau^2` is what the tensors differ by beyond their errors (`quietnn.random_effects`).
 """
 
 import math

@@ -1,15 +1,10 @@
-"""Weights adjusted without labels: the network is made to be sure of its inputs again.
+"""Weights adjusted without labels: the network is made to be sure of its inputs again (docs/self-training.md).
 
-A clean classifier is sure of most inputs of its kind and, where classes are equally common, uses all of them alike.
-Noise takes both away. With `p_i` the probabilities of input `i` and `p` their mean over the inputs,
+With `p_i` the probabilities of input `i`, `p` their mean over the `n` inputs and `K` classes,
 
     mean_i H(p_i) + max(0, KL(p || shares) - (K - 1) / (2 n))
 
-is smallest for a network that is sure of every input and whose `K` classes have the shares that they should have, up to
-what `n` inputs differ from them by chance: `2 n KL` is chi-square with `K - 1` degrees of freedom, and a sample that is
-made even is made wrong. But for that it is the information that the outputs hold about the inputs, with its sign
-changed (Krause, Perona and Gomes 2010; Liang, Hu and Feng 2020 adapt networks by it). It takes the place of the loss in
-the posterior (`quietnn.repairs.posterior`), where noise and prior hold the weights where they belong.
+takes the place of the loss in the posterior, where noise and prior hold the weights where they belong.
 """
 
 from contextlib import suppress
@@ -116,11 +111,6 @@ def _start(
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:
     """The mean entropy of a classifier's outputs, and how far their mean is from the classes' shares, beyond chance.
-
-    Args:
-        inputs: a tensor, or tensors passed by keyword.
-        class_shares: shape (classes,), positive, of sum 1; all alike when not given.
-        augment: variants of the inputs to fit to.
 
     >>> loss = confidence_loss(torch.tensor([[9.0, -9.0], [-9.0, 9.0]]))
     >>> round(float(loss(nn.Identity(), torch.arange(2), None)), 3)              # sure, and both classes are used

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.evidence import Evidence
-from quietnn.observation import observe
+from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import GroupedWeights
@@ -93,10 +93,9 @@ def test_steps_in_noise_units_miss_it_at_a_large_fan_in() -> None:
 def test_the_gradient_finds_a_planted_optimum(fan_in: int, planted: tuple[float, float]) -> None:
     network = Planted(fan_in, *planted)
     tuned = tune_by_gradient(
-        observe(network.received, noise_variance=network.noise_variance),
+        Observation(network.received, network.noise_variance, statistics=network.statistics),
         Evidence(mean_loss=network.loss, num_examples=200),
         groups="whole",
-        statistics=network.statistics,
         settings=LAYERWISE,
     )
     best = tuned.temperatures["whole"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.noise import TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import TensorNoise, mean_of, noise_of_each
 from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
 from quietnn.repairs.kernels import KernelMap
@@ -24,18 +24,12 @@ class ParameterNoise:
     """A parameter as it stands in the network: `theta w + rho + noise`.
 
     Each is a number, or a tensor with one value for each output channel, where those differ.
-
-    Attributes:
-        theta: what is left of the clean value.
-        rho: what was added to it.
-        variance: of the noise that is left, `theta^2 sigma_z^2`.
-        was_on_a_grid: whether the weights as they came were rounded, where a denoiser has hidden that.
     """
 
-    theta: TensorNoise = 1.0
-    rho: TensorNoise = 0.0
-    variance: TensorNoise = 0.0
-    was_on_a_grid: bool = False
+    theta: TensorNoise = 1.0  # what is left of the clean value
+    rho: TensorNoise = 0.0  # what was added to it
+    variance: TensorNoise = 0.0  # of the noise that is left, `theta^2 sigma_z^2`
+    was_on_a_grid: bool = False  # whether the weights as they came were rounded, where a denoiser has hidden that
 
     @property
     def is_noisy(self) -> bool:
@@ -56,16 +50,12 @@ def parameter_noise(
     Raises:
         QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
     """
-    weights, noise_variance = observation.weights, observation.known_noise
+    weights = observation.weights
     check_weights(weights)
     chosen = partition(tuple(weights), groups)
-    noise = noise_by_tensor(noise_variance, weights, chosen)
-    if noise is None:
-        noise = dict.fromkeys(weights, one_variance(noise_variance))
-    if denoisers is None:
-        denoisers = AffineDenoiser(1.0, 0.0)
-    if isinstance(denoisers, AffineDenoiser):
-        denoisers = dict.fromkeys(chosen, denoisers)
+    noise = noise_of_each(observation.known_noise, weights, chosen)
+    if denoisers is None or isinstance(denoisers, AffineDenoiser):
+        denoisers = dict.fromkeys(chosen, denoisers or AffineDenoiser(1.0, 0.0))
     wrong = set(denoisers) ^ set(chosen)
     if wrong:
         raise InvalidConfig(f"denoisers and groups differ in {sorted(wrong)[0]!r}; give one denoiser for each group")

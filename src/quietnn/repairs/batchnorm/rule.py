@@ -25,39 +25,26 @@ _SMALLEST = 1e-30
 class CalibratedLayer:
     """How the statistics of one BatchNorm were weighed.
 
-    Attributes:
-        name: of the BatchNorm.
-        feeder: the layer whose output it normalises; None where it could not be traced (a sum, a concatenation, a
-            layer of another kind), so that only the sample says how large the changes are.
-        noise_share: the part of the predicted variance that is this layer's own noise.
-        upstream_share: the part of the inputs that is noise of earlier layers, at most.
-        mean_weight: average weight of the sample's means (0: as predicted, 1: as re-estimated).
-        variance_weight: the same for the variances of single channels.
-        common_weight: the same for the change of variance that all channels share.
+    The layer in front is None where it could not be traced (a sum, a concatenation, a layer of another kind), so that
+    only the sample says how large the changes are. Weights are 0 for what was predicted, 1 for what the sample shows.
     """
 
     name: str
     feeder: str | None
-    noise_share: float
-    upstream_share: float
-    mean_weight: float
-    variance_weight: float
-    common_weight: float
+    noise_share: float  # the part of the predicted variance that is this layer's own noise
+    upstream_share: float  # the part of the inputs that is noise of earlier layers, at most
+    mean_weight: float  # an average
+    variance_weight: float  # the same for the variances of single channels
+    common_weight: float  # the same for the change of variance that all channels share
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """How each layer was weighed, in the order of the forward pass.
-
-    Attributes:
-        layers: one entry for each BatchNorm that was calibrated.
-        head_weight: how much of the differences between the classes' mean outputs was taken out; 0 unless asked for.
-        shared: names of the BatchNorms that are called more than once and were left as they were.
-    """
+    """How each layer was weighed, in the order of the forward pass."""
 
     layers: tuple[CalibratedLayer, ...]
-    head_weight: float = 0.0
-    shared: tuple[str, ...] = ()
+    head_weight: float = 0.0  # how much of the differences between the classes' mean outputs was taken out
+    shared: tuple[str, ...] = ()  # BatchNorms that are called more than once and were left as they were
 
     def __str__(self) -> str:
         """A table, one line for each layer."""

@@ -1,20 +1,14 @@
-"""BatchNorm statistics that follow the weights of a network, told from the moments of some examples.
+"""BatchNorm statistics that follow the weights of a network, told from some examples (docs/posterior.md).
 
-*Blended*, they lie between those that were sent and those of a batch, weighed by their own errors. The stored
-statistics are exact for the clean weights; the batch knows the present ones but is small. For the means of a layer's
-channels, `V` being the mean sampling variance of the batch means (from the spread between examples) and `T` the mean
-squared distance between batch and stored means, both in stored standard deviations,
+*Blended*, they lie between those that were sent and those of a batch: `V` being the mean sampling variance of the batch
+means of a layer and `T` the mean squared distance between batch and stored means, both in stored standard deviations,
 
     mean = stored + g (batch - stored)        g = max(0, 1 - V / T)
 
-is the empirical-Bayes estimate: what the sampling error explains is not followed. The logarithms of the variances are
-treated likewise, their common part apart from the differences between channels. Gradients flow through the batch's
-statistics, so steps are taken on the network as it will be used.
+The logarithms of the variances are treated likewise, their common part apart from the differences between channels.
 
-*Anchored*, they start where a calibration put them. A hundred examples tell poorly what the statistics of a network
-are, and well how they change when its weights do. At a start whose statistics `m, v` were fitted to its weights, the
-examples show other moments, `m0` and `v0`: they are few, and of another kind than what the sender trained on. That
-difference is kept, in standard deviations of each channel, while the weights move:
+*Anchored*, they start where a calibration put them, `m, v`, while the examples show other moments there, `m0` and `v0`.
+That difference is kept, in standard deviations of each channel, while the weights move:
 
     mean = m' + sqrt(V') (m - m0) / sqrt(V0)        V = V' (v + epsilon) / V0        V' = v' + epsilon
 
@@ -35,17 +29,11 @@ _TINY = 1e-12
 
 @dataclass(frozen=True)
 class ExampleMoments:
-    """The moments of every example in every channel, of one batch or of several.
+    """The moments of every example in every channel, of one batch or of several."""
 
-    Attributes:
-        means: (examples, channels).
-        mean: their average, (channels,).
-        squares: (examples, channels), mean squared distance from `mean`.
-    """
-
-    means: Tensor
-    mean: Tensor
-    squares: Tensor
+    means: Tensor  # (examples, channels)
+    mean: Tensor  # their average, (channels,)
+    squares: Tensor  # (examples, channels), mean squared distance from `mean`
 
     @classmethod
     def of(cls, inputs: Tensor) -> "ExampleMoments":
@@ -102,15 +90,10 @@ def blend(moments: ExampleMoments, stored: tuple[Tensor, Tensor], epsilon: float
 
 @dataclass(frozen=True)
 class Anchor:
-    """What a layer's statistics were at the start, relative to what the examples showed there.
+    """What a layer's statistics were at the start, relative to what the examples showed there."""
 
-    Attributes:
-        shift: (channels,), of the mean, in standard deviations of the examples.
-        ratio: (channels,), of the variances, `epsilon` included.
-    """
-
-    shift: Tensor
-    ratio: Tensor
+    shift: Tensor  # (channels,), of the mean, in standard deviations of the examples
+    ratio: Tensor  # (channels,), of the variances, `epsilon` included
 
     @classmethod
     def of(cls, moments: ExampleMoments, stored: tuple[Tensor, Tensor], epsilon: float) -> "Anchor":

@@ -31,19 +31,12 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 @dataclass(frozen=True)
 class Start:
-    """A network that steps may begin from.
+    """A network that steps may begin from."""
 
-    Attributes:
-        network: as it would be returned.
-        weights: its noisy weights, where the steps begin.
-        is_scale_free: whether layers in front of a BatchNorm may have any scale there.
-        is_anchor: whether its BatchNorm statistics were fitted to its weights, to be carried along with them.
-    """
-
-    network: nn.Module
-    weights: Weights
-    is_scale_free: bool = False
-    is_anchor: bool = False
+    network: nn.Module  # as it would be returned
+    weights: Weights  # its noisy weights, where the steps begin
+    is_scale_free: bool = False  # whether layers in front of a BatchNorm may have any scale there
+    is_anchor: bool = False  # whether its BatchNorm statistics were fitted to its weights, to be carried along
 
 
 def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> tuple[dict[str, nn.Module], float]:

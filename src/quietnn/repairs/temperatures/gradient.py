@@ -1,14 +1,12 @@
-"""Temperatures for every group at once, by the gradient of a loss through the network.
+"""Temperatures for every group at once, by the gradient of a loss through the network (docs/posterior.md).
 
-A coordinate search scores the network four times a group; a gradient tells the slope in all groups for the price of
-three forward passes. The steps are those of `quietnn.repairs.temperatures.steps`: `log theta`, held at or above MMSE's
-(`lambda' = 0`), and the shift, for each group,
+The steps are those of `quietnn.repairs.temperatures.steps`: `log theta`, held at or above MMSE's (`lambda' = 0`), and
+the shift, for each group, with `g` the gradient in the group's weights,
 
     w_hat = mu_w + theta (r - mu_w + shift sigma_z)
     d loss / d log theta = theta <g, r - mu_w + shift sigma_z>        d loss / d shift = theta sigma_z <g, 1>
 
-where `g` is the gradient in the group's weights. Only two numbers a group depend on the labels. `sigma_z` may
-differ from group to group, but not within one: then every weight would have a `theta` and a slope of its own.
+`sigma_z` may differ from group to group, but not within one: then every weight would have a `theta` of its own.
 """
 
 import math
@@ -28,7 +26,7 @@ from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import descend
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
 from quietnn.repairs.temperatures.steps import Scale, fan_in, scales
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,7 @@ so none are held out: ResNet20 at 4 dB, two development draws, 100 such steps, t
 class GradientTuning:
     """The temperatures that did best on the held-out examples, and the way there.
 
-    Attributes:
-        temperatures: one pair per group; pass them to `quietnn.denoise(groups=..., temperatures=...)`.
-        held_out_loss: by number of steps; the start is step 0, so the best is never worse than the start.
-        fit_loss: mean loss on the other examples at each step.
-        num_passes: cost in forward passes over all examples, a backward pass counting two.
+    The losses on held-out examples are by number of steps; the start is step 0, so the best is never worse than that.
     """
 
     temperatures: GroupTemperatures
@@ -92,7 +86,6 @@ def tune_by_gradient(
     evidence: Evidence,
     *,
     groups: str | Partition = "layerwise",
-    statistics: Mapping[str, WeightStatistics] | None = None,
     start: Temperatures | GroupTemperatures = ML,
     with_beta: bool = True,
     settings: GradientSettings = DEFAULT,
@@ -100,21 +93,13 @@ def tune_by_gradient(
 ) -> GradientTuning:
     """Descend in the temperatures of all groups together, and stop where held-out examples say so.
 
-    Args:
-        observation: the network as received; its noise is the same within each group.
-        evidence: labelled examples, or a `mean_loss`.
-        groups: `"layerwise"`, `"whole"` or a partition of your own.
-        statistics: prior of each group; estimated from the received weights when not given.
-        start: where to begin, for example `start_from(...)` the whole-model optimum.
-        with_beta: move the shift too (MMSE_pb), or leave it as it starts (MMSE_p).
-        settings: how the temperatures are sought.
-        seed: of the split and of the augmentation.
+    Without `with_beta` the shifts stay as they start (MMSE_p). The seed is that of the split and of the augmentation.
 
     Raises:
         InvalidConfig: if the noise differs within a group.
     """
     num_examples = len(evidence)
-    by_group = grouped(observation, groups, statistics=statistics)
+    by_group = grouped(observation, groups)
     _check_even(by_group)
     pairs = dict.fromkeys(by_group.groups, start) if isinstance(start, Temperatures) else dict(start)
     by_group.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
@@ -165,7 +150,7 @@ class _Path:
             for group, scale in scales(by_group).items()
             if scale.statistics.variance > 0 and scale.noise_variance > 0
         }
-        self._unit = {g: 1.0 / math.sqrt(_fan_in(by_group, g)) for g in self._scales}
+        self._unit = {group: 1.0 / math.sqrt(_fan_in(by_group, group)) for group in self._scales}
         floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
         self._floor = torch.tensor(floor, dtype=torch.float64)
         thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]

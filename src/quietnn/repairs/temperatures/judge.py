@@ -5,6 +5,7 @@ A layerwise search changes one layer at a time: what the layers before it comput
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,7 +18,6 @@ from quietnn.errors import InvalidConfig
 from quietnn.observation import Observation
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
-from quietnn.repairs.temperatures.racing import ScoreSome
 from quietnn.score import Score, SubsetScore
 
 MEMORY_LIMIT = 2**30
@@ -56,9 +56,6 @@ class Memory(TorchFunctionMode):
     A call is answered from memory only if its input and weights are equal in every element to those of a call since
     the memory was last entered, none of them written to in between. So the results are those without a memory, to the
     bit. Tensors of inference mode do not count what is written into them; there everything is computed.
-
-    Args:
-        limit: the most bytes to keep.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
     >>> memory, example = Memory(), torch.ones(1, 2)
@@ -143,43 +140,36 @@ class Judge:
         self._memory = Memory()
         self._written: tuple[GroupedWeights, GroupTemperatures] | None = None
 
-    def for_groups(self, by_group: GroupedWeights) -> Callable[[Temperatures | GroupTemperatures], Score]:
-        """A function from temperatures to the score of the network they give.
-
-        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
-        the first that changed answer from memory.
-        """
-
-        def score(temperatures: Temperatures | GroupTemperatures) -> Score:
-            return self._judge(by_group, temperatures)
-
-        return score
-
     @property
     def can_race(self) -> bool:
         """Whether the score can look at some of the examples."""
         return isinstance(self._score, SubsetScore)
 
     @property
-    def num_examples(self) -> int:
-        """How many examples there are to choose from."""
-        return self._subset.num_examples
+    def subset(self) -> SubsetScore:
+        """The score, where it can look at some of the examples."""
+        if not isinstance(self._score, SubsetScore):
+            raise InvalidConfig(
+                "racing looks at some of the examples at a time, and this score always looks at all; give "
+                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
+            )
+        return self._score
 
-    def for_some(self, by_group: GroupedWeights) -> ScoreSome[Temperatures]:
-        """A function from temperatures and positions to the score of the network on the examples there."""
-        subset = self._subset
+    def score(
+        self,
+        by_group: GroupedWeights,
+        temperatures: Temperatures | GroupTemperatures,
+        positions: Tensor | None = None,
+    ) -> Score:
+        """The score of the network that temperatures give, on all examples or on those at some positions.
 
-        def score(temperatures: Temperatures, positions: Tensor) -> Score:
-            self._write(by_group, temperatures)
-            return subset.of(self._scratch, positions)
-
-        return score
-
-    def _judge(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> Score:
+        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
+        the first that changed answer from memory.
+        """
         self._write(by_group, temperatures)
-        if isinstance(temperatures, Temperatures):
-            return self._score(self._scratch)
-        with self._memory:
+        if positions is not None:
+            return self.subset.of(self._scratch, positions)
+        with nullcontext() if isinstance(temperatures, Temperatures) else self._memory:
             return self._score(self._scratch)
 
     def _write(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> None:
@@ -192,12 +182,3 @@ class Judge:
         changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
         by_group.estimate(changed, out=self._weights)
         self._written = (by_group, temperatures)
-
-    @property
-    def _subset(self) -> SubsetScore:
-        if not isinstance(self._score, SubsetScore):
-            raise InvalidConfig(
-                "racing looks at some of the examples at a time, and this score always looks at all; give "
-                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
-            )
-        return self._score
