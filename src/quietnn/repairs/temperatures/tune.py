@@ -112,6 +112,7 @@ def tune(
     Returns:
         The denoised network. Details: `temperatures`, and `search` with every trial.
 
+    >>> from torch import nn
     >>> network = nn.Linear(20, 20)
     >>> length = lambda one: one.weight.detach().norm()
     >>> found = tune(network, score=length, higher_is_better=False, wnr_db=0.0)
