@@ -19,7 +19,7 @@ def channels(
     from rich.console import Console
 
     from quietnn import records
-    from quietnn.channels.error_shape import HISTOGRAM_REACH, PROBABILITIES
+    from quietnn.channels.moments import HISTOGRAM_REACH, PROBABILITIES
     from quietnn.cli.table import print_table
     from quietnn.experiments.channel_errors import ChannelErrors
     from quietnn.files import write_together
