@@ -56,7 +56,7 @@ def channels(
     out: Annotated[Path | None, typer.Option(help="A folder for records.jsonl, table.md and figures.")] = None,
 ) -> None:
     """Send clean weights through channels and compare each error with a Gaussian of the same variance."""
-    from quietnn.channels.error_shape import HISTOGRAM_REACH, PROBABILITIES
+    from quietnn.channels.moments import HISTOGRAM_REACH, PROBABILITIES
     from quietnn.experiments.channel_errors import ChannelErrors
     from quietnn.files import write_together
     from quietnn.reports.figures import images

@@ -81,7 +81,7 @@ def transmit(
 ) -> None:
     """Send a checkpoint through a Gaussian channel or another channel; the truth goes into the output's metadata."""
     from quietnn.channels.awgn import AWGN
-    from quietnn.channels.named import channel_named
+    from quietnn.channels.table import channel_named
     from quietnn.checkpoints.channel import transmit_checkpoint_through
     from quietnn.checkpoints.transmit import transmit_checkpoint
     from quietnn.cli.progress import byte_progress

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quietnn.channels.fading import BlockFading
-from quietnn.channels.radio import Normaliser
+from quietnn.channels.radio import BlockFading, Normaliser
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise import mean_noise
 from quietnn.observation import observe
@@ -76,7 +75,8 @@ def test_the_order_of_tensors_does_not_matter(shapes: dict[str, Tensor]) -> None
 
 def test_channel_uses_count_pilots() -> None:
     assert (
-        BlockFading(10.0, block=4, num_pilots=2).channel_uses({"a": torch.zeros(9), "b": torch.zeros(2)}) == 5 + 1 + 6
+        BlockFading(10.0, block=4, num_pilots=2).rate({"a": torch.zeros(9), "b": torch.zeros(2)})
+        == 2 * (5 + 1 + 6) / 11
     )
     assert BlockFading(10.0, block=4, num_pilots=2).rate({"a": torch.zeros(16)}) == 1.5
     assert BlockFading(10.0).rate({}) == 1.0
