@@ -9,7 +9,7 @@ import torch
 from tests.repairs.blobs import blobs, norm_net, plain_net, trained
 from torch import Tensor, nn
 
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence

@@ -149,7 +149,7 @@ def denoised(
 ) -> Any:
     """A copy of what arrived under these temperatures.
 
-    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0), Temperatures(0.0))      # var(r) = 4: sigma_w^2 = 3, theta = 3/4
+    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0), Temperatures(0.0))     # sigma_w^2 = 4 - 1, theta = 3/4
     tensor([ 1.5000, -1.5000])
     """
     weights = grouped(observation, groups, form=form)
