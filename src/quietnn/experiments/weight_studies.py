@@ -9,9 +9,15 @@ from torch import Tensor
 
 import quietnn
 from quietnn.channels.base import Rated
-from quietnn.channels.error_shape import ErrorShape, errors_at_unit_gain, told_variances
-from quietnn.channels.moments import ErrorMoments, pooled
-from quietnn.channels.named import channel_named, effective_wnr_db
+from quietnn.channels.moments import (
+    ErrorMoments,
+    ErrorShape,
+    effective_wnr_db,
+    errors_at_unit_gain,
+    pooled,
+    told_variances,
+)
+from quietnn.channels.table import channel_named
 from quietnn.errors import InvalidWeights
 from quietnn.records import Record
 from quietnn.targets import noisy_weights
@@ -60,7 +66,7 @@ def channel_errors(
 ) -> Iterator[Record]:
     """Gain, noise and shape of a channel's error: one record for the whole model (layer `""`), then one a noisy tensor.
 
-    `channel` is a name of `quietnn.channels.named`, with its settings; `weights` is a file.
+    `channel` is a name of `quietnn.channels.table`, with its settings; `weights` is a file.
     """
     through = channel_named(channel)
     tensors = noisy_weights(load_task(task, data_dir=data_dir, weights=weights).load_model())

@@ -13,9 +13,8 @@ from quietnn.evidence import Augment, Losses, labelled
 from quietnn.folds import Split
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.whitened import wide
+from quietnn.repairs.fitting.whitened import descend, wide
 from quietnn.weights import check_module
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quietnn.errors import InfeasibleTemperatures, QuietnnError
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
+from quietnn.repairs.temperatures.searches import coarse_to_fine
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
 from quietnn.weights import WeightStatistics
