@@ -21,7 +21,7 @@ from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.noise import mean_of
 from quietnn.targets import noisy_weights
-from quietnn.tasks.models.thin_resnet import thin_resnet
+from quietnn.tasks.models.resnet import thin_resnet
 
 BUILT_IN = [name for name, row in CHANNELS.items() if not row.package]
 

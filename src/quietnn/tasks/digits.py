@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quietnn.tasks.base import Examples, Task, sample
 from quietnn.tasks.fit import Progress, ignore_progress
-from quietnn.tasks.models.digits_resnet import DigitsResNet
+from quietnn.tasks.models.resnet import DigitsResNet
 from quietnn.tasks.training import ImageRecipe, train_classifier
 from quietnn.tasks.weights_file import load_weights
 
