@@ -32,8 +32,7 @@ from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples, Task
-from quietnn.tasks.own import is_own, own_function
-from quietnn.tasks.registry import load_task
+from quietnn.tasks.registry import is_own, load_task, own_function
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
 from quietnn.weights import WeightStatistics

@@ -14,11 +14,11 @@ from quietnn.federated.partition import Parts
 from quietnn.federated.seeds import derive_seed
 from quietnn.tasks.augmentation import shrink
 from quietnn.tasks.base import Examples, sample
+from quietnn.tasks.cifar10_task import CIFAR10
 from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.plain import PlainCNN
-from quietnn.tasks.normalisation import CIFAR10
-from quietnn.tasks.own import is_own, made_by, own_function
+from quietnn.tasks.registry import is_own, made_by, own_function
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"plain-cnn": PlainCNN, **IMAGE_MODELS}
 """The networks for CIFAR-10."""

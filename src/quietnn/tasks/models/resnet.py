@@ -1,4 +1,4 @@
-"""Residual networks for small images: the paper's wide ones, thin ones (He et al. 2016, section 4.2), one for digits."""
+"""Residual networks for small images: the paper's, thin ones (He et al. 2016, section 4.2), and one for digits."""
 
 from torch import Tensor, nn
 from torch.nn import functional
