@@ -8,9 +8,9 @@ from torch import Tensor
 
 from quietnn.channels.moments import ErrorMoments, gaussian_points, pooled, weight_points
 from quietnn.errors import QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import mmse
-from quietnn.weights import WeightStatistics
 
 
 def pair(gain: float, noise: float, *, count: int = 200_000) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from quietnn.channels.named import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence
-from quietnn.folds import Split, folds
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, mmse
 from quietnn.repairs.calibrated_starts import calibrated_starts
@@ -21,8 +21,8 @@ from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.repairs.grouped import Reception
 from quietnn.repairs.posterior import posterior
+from quietnn.score import Split, folds
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.weights import WeightStatistics
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 

@@ -9,9 +9,10 @@ from typing import Any
 from quietnn.channels.base import Channel
 from quietnn.channels.table import CHANNELS, NamedChannel
 from quietnn.errors import InvalidConfig, suggest, unknown_choice
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance
 from quietnn.units import ratio_to_db
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.weights import Weights
 
 
 def channel_named(text: str, level: float | None = None) -> Channel:

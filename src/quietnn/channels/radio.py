@@ -15,9 +15,10 @@ from torch import Tensor
 
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidWeights
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.observation import Observation
-from quietnn.weights import Weights, WeightStatistics, check_weights, checked
+from quietnn.weights import Weights, check_weights, checked
 
 
 @dataclass(frozen=True)

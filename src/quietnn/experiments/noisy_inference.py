@@ -22,6 +22,7 @@ from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.methods import Draw, check_method, run_method
 from quietnn.experiments.unit import Unit
+from quietnn.moments import WeightStatistics
 from quietnn.observation import misjudged
 from quietnn.records import Record
 from quietnn.repairs.affine import Temperatures
@@ -35,7 +36,6 @@ from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import is_own, load_task, own_function
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
-from quietnn.weights import WeightStatistics
 
 CLEAN = "clean"
 """The name under which the network without noise is recorded, at +inf dB."""

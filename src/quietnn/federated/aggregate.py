@@ -22,9 +22,10 @@ from quietnn.errors import InvalidConfig
 from quietnn.federated.air import Air, superpose
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import NO_MEMORY, Estimator, Memory, ReceivedSum
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.score import Score
-from quietnn.weights import GROUPINGS, Weights, WeightStatistics
+from quietnn.weights import GROUPINGS, Weights
 
 ScoreState = Callable[[Weights], Score]
 """Judges a whole state dict, for example by loading it into a network and testing that on a hundred examples."""

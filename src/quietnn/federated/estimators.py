@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.grouped import GroupTemperatures, Reception
@@ -14,7 +15,7 @@ from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
 from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.weights import Weights
 
 Memory = Mapping[str, Tensor]
 """What an estimator carries from round to round: plain tensors by name, saved with every checkpoint."""

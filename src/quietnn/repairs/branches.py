@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import call, check_inputs, logits_of
+from quietnn.batches import call, logits_of, num_inputs
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence, some_inputs
 from quietnn.noise import NoiseVariance, mean_of
@@ -21,10 +21,9 @@ from quietnn.repairs.grouped import Reception, grouped
 from quietnn.repairs.head import recentre
 from quietnn.repairs.kinds import stores_statistics
 from quietnn.targets import with_weights
-from quietnn.watching.makers import Makers, eagerly
+from quietnn.watching.makers import Makers, eagerly, undisturbed
 from quietnn.watching.samples import HeadSample
 from quietnn.watching.survey import given
-from quietnn.watching.undisturbed import undisturbed
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
@@ -89,7 +88,7 @@ def centred_branches(observation: Observation[Any, Any], evidence: Evidence) -> 
 
 
 def _is_single(evidence: Evidence) -> bool:
-    return check_inputs(evidence.first(2)) < 2
+    return num_inputs(evidence.first(2)) < 2
 
 
 def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> tuple[nn.Module, Reception]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from quietnn.errors import InvalidConfig
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import METHODS, AffineDenoiser, Temperatures
@@ -11,7 +12,7 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 
 def denoise(

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quietnn.moments import WeightStatistics
 from quietnn.noise import TensorNoise, mean_of
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.shared_prior import Told, pooled, shared_priors
 from quietnn.theory.family import Form, affine_coefficients, check_lambda_prime
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 _ITERATIONS = 30
 

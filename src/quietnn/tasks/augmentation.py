@@ -6,9 +6,10 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from quietnn.batches import logits_of
+from quietnn.moments import WeightStatistics
 from quietnn.tasks.base import Inputs
 from quietnn.units import db_to_ratio
-from quietnn.weights import WeightStatistics, noisy_names
+from quietnn.weights import noisy_names
 
 
 def random_crop_flip(images: Tensor, *, padding: int, generator: torch.Generator, flips: bool = True) -> Tensor:

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from quietnn.folds import folds
 from quietnn.repairs.fitting.guard import is_worth_it, mean_loss, parts_of
+from quietnn.score import folds
 
 
 @pytest.mark.parametrize("num_examples", [2, 3, 9, 100])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.evidence import Evidence
+from quietnn.moments import WeightStatistics
 from quietnn.observation import observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
@@ -19,7 +20,6 @@ from quietnn.repairs.temperatures.result import TuningResult
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
-from quietnn.weights import WeightStatistics
 
 FAN_INS = (9, 64, 576, 4608)
 PLANTED = ((0.8, -1.4), (1.1, 0.6), (0.7, 2.3))

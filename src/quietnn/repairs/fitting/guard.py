@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from quietnn.folds import Split
 from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.score import Split
 
 _PARTS_OF_A_FOLD = 5
 
@@ -60,7 +60,7 @@ class Guard:
 def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:
     """The held-out positions of each split in a few parts, so that there are losses to compare and tell an error from.
 
-    >>> from quietnn.folds import folds
+    >>> from quietnn.score import folds
     >>> [[len(part) for part in parts] for parts in parts_of(folds(21, 2, seed=0))]
     [[3, 2, 2, 2, 2], [2, 2, 2, 2, 2]]
     """

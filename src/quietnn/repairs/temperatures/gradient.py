@@ -21,7 +21,7 @@ from torch import Tensor
 
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.fitting.descent import descend
@@ -29,7 +29,8 @@ from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
 from quietnn.repairs.temperatures.layerwise import scales
 from quietnn.repairs.temperatures.steps import Scale, fan_in
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.score import Split
+from quietnn.weights import Partition
 
 
 @dataclass(frozen=True)
