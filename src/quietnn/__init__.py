@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietnn.channels.awgn import AWGN
     from quietnn.channels.base import Channel
-    from quietnn.channels.named import channel_named
+    from quietnn.channels.table import channel_named
     from quietnn.channels.transmit import transmit
     from quietnn.checkpoints.denoise import denoise_checkpoint
     from quietnn.checkpoints.inspect import inspect_checkpoint
@@ -69,7 +69,7 @@ _HOMES = {
     "auto": "quietnn.repairs.front",
     "calibrate": "quietnn.repairs.batchnorm.calibrate",
     "calibrate_structured": "quietnn.repairs.structured",
-    "channel_named": "quietnn.channels.named",
+    "channel_named": "quietnn.channels.table",
     "denoise": "quietnn.repairs.denoise",
     "denoise_branches": "quietnn.repairs.branches",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
@@ -94,7 +94,7 @@ _HOMES = {
 
 _FORMER = {
     "AutoResult": "quietnn.repairs.base:Repaired",
-    "BlockFading": "quietnn.channels.fading:BlockFading",
+    "BlockFading": "quietnn.channels.radio:BlockFading",
     "CalibratedLayer": "quietnn.repairs.batchnorm.report:CalibratedLayer",
     "CalibrationReport": "quietnn.repairs.batchnorm.report:CalibrationReport",
     "CodedDigital": "quietnn.channels.digital:CodedDigital",
@@ -110,16 +110,16 @@ _FORMER = {
     "InvalidConfig": "quietnn.errors:InvalidConfig",
     "InvalidWeights": "quietnn.errors:InvalidWeights",
     "METHODS": "quietnn.repairs.affine:METHODS",
-    "MantissaTruncation": "quietnn.channels.truncation:MantissaTruncation",
+    "MantissaTruncation": "quietnn.channels.quantisation:MantissaTruncation",
     "Medium": "quietnn.channels.base:Channel",
     "MissingData": "quietnn.errors:MissingData",
     "NORMALISATION_TYPES": "quietnn.weights:NORMALISATION_TYPES",
     "NoisePower": "quietnn.noise_power.estimate:NoisePower",
-    "PCM": "quietnn.channels.pcm:PCM",
+    "PCM": "quietnn.channels.memories:PCM",
     "Posterior": "quietnn.repairs.base:Repaired",
     "Power": "quietnn.channels.awgn:Power",
     "Quantisation": "quietnn.channels.quantisation:Quantisation",
-    "ReRAM": "quietnn.channels.reram:ReRAM",
+    "ReRAM": "quietnn.channels.memories:ReRAM",
     "Reception": "quietnn.repairs.grouped:Reception",
     "Repetition": "quietnn.channels.repetition:Repetition",
     "SelfTrained": "quietnn.repairs.base:Repaired",
@@ -133,7 +133,7 @@ _FORMER = {
     "calibrated_starts": "quietnn.repairs.calibrated_starts:calibrated_starts",
     "confidence_loss": "quietnn.repairs.self_training:confidence_loss",
     "layerwise": "quietnn.weights:layerwise",
-    "medium_named": "quietnn.channels.named:channel_named",
+    "medium_named": "quietnn.channels.table:channel_named",
     "ml": "quietnn.repairs.affine:ml",
     "mmse": "quietnn.repairs.affine:mmse",
     "mmse_p": "quietnn.repairs.affine:mmse_p",

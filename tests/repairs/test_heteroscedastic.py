@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.moments import WeightStatistics

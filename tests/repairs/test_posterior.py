@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence

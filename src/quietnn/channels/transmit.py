@@ -65,7 +65,7 @@ def transmit(
     tensor([1., 1.])
     """
     if isinstance(channel, str):
-        from quietnn.channels.named import channel_named  # which knows every channel, those made of others included
+        from quietnn.channels.table import channel_named  # which knows every channel, those made of others included
 
         channel = channel_named(channel)
     if channel is None:

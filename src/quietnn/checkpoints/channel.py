@@ -51,7 +51,7 @@ def transmit_checkpoint_through(
     Args:
         source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
         out: where to write; of the same kind.
-        channel: what the weights go through, see `quietnn.channels.named`.
+        channel: what the weights go through, see `quietnn.channels.table`.
         description: how the channel was asked for; recorded too.
         seed: which noise.
         noisy: patterns of the noisy tensors' names, instead of the rule.

@@ -10,9 +10,15 @@ from torch import Tensor
 
 import quietnn
 from quietnn.channels.base import Rated
-from quietnn.channels.error_shape import ErrorShape, errors_at_unit_gain, told_variances
-from quietnn.channels.moments import ErrorMoments, pooled
-from quietnn.channels.named import channel_named, effective_wnr_db
+from quietnn.channels.moments import (
+    ErrorMoments,
+    ErrorShape,
+    effective_wnr_db,
+    errors_at_unit_gain,
+    pooled,
+    told_variances,
+)
+from quietnn.channels.table import channel_named
 from quietnn.records import Record
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
@@ -24,7 +30,7 @@ class ChannelErrors:
 
     Attributes:
         task: whose clean weights to send.
-        channel: a name of `quietnn.channels.named`, with its settings.
+        channel: a name of `quietnn.channels.table`, with its settings.
         seed: of the channel.
         weights: a weights file, where the task's usual one is not meant.
     """

@@ -16,7 +16,8 @@ import quietnn
 from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.base import Channel, Rated
-from quietnn.channels.named import channel_named, effective_wnr_db, level_of
+from quietnn.channels.moments import effective_wnr_db
+from quietnn.channels.table import channel_named, level_of
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
@@ -78,7 +79,7 @@ class NoisyInference:
         noise_misjudged_db: the receiver believes in a noise power this much above the true one.
         reuse_wnr_db: where `mmse_pb_reused` tunes its temperatures.
         weights: a weights file, where the task's usual one is not meant.
-        channel: a name of `quietnn.channels.named`, with settings: `"pcm:compensate=false"`.
+        channel: a name of `quietnn.channels.table`, with settings: `"pcm:compensate=false"`.
         levels: for a channel that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
     """
 
