@@ -30,13 +30,8 @@ from quietnn.errors import InvalidWeights
 from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.observation import Observation
-<<<<<<< HEAD
-from quietnn.weights import Weights, check_weights, checked
-=======
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights, checked
-from quietnn.moments import WeightStatistics
->>>>>>> main
 
 _LARGEST_BLOCK = 2**31
 
