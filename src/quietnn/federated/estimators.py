@@ -10,10 +10,9 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
-from quietnn.repairs.grouped import GroupTemperatures, Reception
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
-from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
+from quietnn.repairs.temperatures.searches import coarse_to_fine, search_layerwise
+from quietnn.repairs.temperatures.steps import Scale, start_from
 from quietnn.score import Score
 from quietnn.weights import Weights
 
@@ -47,10 +46,10 @@ class ReceivedSum:
     oracle: Callable[[Weights], Score] | None = None
     told: Mapping[str, Mapping[str, WeightStatistics]] | None = None
 
-    def reception(self, groups: str) -> Reception:
+    def grouped(self, groups: str) -> GroupedWeights:
         """The sum in its groups, with statistics told or estimated from what was received."""
         told = None if self.told is None else self.told[groups]
-        return Reception.of(self.total, self.noise_variance, groups=groups, statistics=told)
+        return GroupedWeights.of(self.total, self.noise_variance, groups=groups, statistics=told)
 
 
 @dataclass(frozen=True)
@@ -84,17 +83,15 @@ class Affine:
 
     def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
         """Denoise each group with its own statistics."""
-        reception = received.reception(self.groups)
+        by_group = received.grouped(self.groups)
         denoisers, infeasible = {}, 0
-        for group in reception.groups:
+        for group in by_group.groups:
             try:
-                denoisers[group] = _denoiser(reception, group, self.temperatures)
+                denoisers[group] = _denoiser(by_group, group, self.temperatures)
             except InfeasibleTemperatures:
                 denoisers[group], infeasible = AffineDenoiser(1.0, 0.0), infeasible + 1
-        notes: Record = {"theta": _mean_theta(reception, denoisers)} | (
-            {"infeasible": infeasible} if infeasible else {}
-        )
-        return Estimate(reception.estimate(denoisers), notes=notes)
+        notes: Record = {"theta": _mean_theta(by_group, denoisers)} | ({"infeasible": infeasible} if infeasible else {})
+        return Estimate(by_group.estimate(denoisers), notes=notes)
 
 
 @dataclass(frozen=True)
@@ -118,14 +115,14 @@ class Tuned:
             raise InvalidConfig(
                 "this scheme searches temperatures every round and needs a score to search by; give one"
             )
-        whole = received.reception("whole")
+        whole = received.grouped("whole")
         scale = Scale(whole.statistics["whole"], received.noise_variance)
         best = coarse_to_fine(_scorer(judge, whole), scale, with_beta=self.with_beta)
         num_scores, chosen = len(best.trials), best.temperatures
         notes: Record = {"lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "theta": scale.theta(chosen)}
         if self.groups == "whole":
             return Estimate(whole.estimate(whole.denoisers(chosen)), notes=notes | {"num_scores": num_scores})
-        layers = received.reception(self.groups)
+        layers = received.grouped(self.groups)
         found = search_layerwise(
             _scorer(judge, layers), layers, start_from(chosen, scale, layers), with_beta=self.with_beta
         )
@@ -135,16 +132,16 @@ class Tuned:
 
 
 def _scorer(
-    judge: Callable[[Weights], Score], reception: Reception
+    judge: Callable[[Weights], Score], by_group: GroupedWeights
 ) -> Callable[[Temperatures | GroupTemperatures], Score]:
-    return lambda temperatures: judge(reception.estimate(reception.denoisers(temperatures)))
+    return lambda temperatures: judge(by_group.estimate(by_group.denoisers(temperatures)))
 
 
-def _denoiser(reception: Reception, group: str, temperatures: Temperatures) -> AffineDenoiser:
-    return denoiser_for(temperatures, reception.statistics[group], reception.noise_variance, form=reception.form)
+def _denoiser(by_group: GroupedWeights, group: str, temperatures: Temperatures) -> AffineDenoiser:
+    return denoiser_for(temperatures, by_group.statistics[group], by_group.noise_variance, form=by_group.form)
 
 
-def _mean_theta(reception: Reception, denoisers: Mapping[str, AffineDenoiser]) -> float:
+def _mean_theta(by_group: GroupedWeights, denoisers: Mapping[str, AffineDenoiser]) -> float:
     """The mean multiplier over the weights, as one number for the records."""
-    sizes = {group: sum(reception.weights[name].numel() for name in reception.groups[group]) for group in denoisers}
+    sizes = {group: sum(by_group.weights[name].numel() for name in by_group.groups[group]) for group in denoisers}
     return sum(denoisers[group].theta * size for group, size in sizes.items()) / sum(sizes.values())

@@ -13,9 +13,8 @@ from quietnn.evidence import Augment, labelled
 from quietnn.losses import Losses
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.whitened import wide
+from quietnn.repairs.fitting.whitened import descend, wide
 from quietnn.score import Split
 from quietnn.weights import check_module
 

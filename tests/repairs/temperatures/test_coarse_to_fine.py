@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quietnn.errors import InfeasibleTemperatures, QuietnnError
 from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
+from quietnn.repairs.temperatures.searches import coarse_to_fine
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
 

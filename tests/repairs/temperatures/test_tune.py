@@ -15,7 +15,7 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.temperatures.grid import product_grid
+from quietnn.repairs.temperatures.searches import product_grid
 from quietnn.repairs.temperatures.tune import Search, mmse_pb_gradient, tune
 from quietnn.score import Score, Split, SubsetScore
 from quietnn.targets import noisy_weights, with_weights

@@ -1,6 +1,6 @@
 """The table of a calibration."""
 
-from quietnn.repairs.batchnorm.report import CalibratedLayer, CalibrationReport
+from quietnn.repairs.batchnorm.rule import CalibratedLayer, CalibrationReport
 
 
 def test_nothing_has_no_minus_in_front() -> None:

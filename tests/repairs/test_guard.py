@@ -4,9 +4,14 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
-from quietnn.repairs.fitting.guard import is_worth_it, mean_loss, parts_of
+from quietnn.repairs.posterior import is_clearly_better, mean_loss, parts_of
 from quietnn.score import folds
+
+
+def is_worth_it(fit: Tensor, start: Tensor, parts: list[Tensor]) -> bool:
+    return not is_clearly_better(start, fit, parts, standard_errors=2.0)
 
 
 @pytest.mark.parametrize("num_examples", [2, 3, 9, 100])

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quietnn.noise import mean_noise
+from quietnn.random_effects import shrunk
 from quietnn.repairs.denoise import denoise
-from quietnn.repairs.heteroscedastic import priors_under, told
-from quietnn.repairs.shared_prior import pooled, shared_priors, shrunk
+from quietnn.repairs.priors import pooled, priors_under, shared_priors, told
 
 
 def alike(size: int, spread: float, *, seed: int, noise: float) -> tuple[dict[str, Tensor], ...]:

@@ -13,10 +13,10 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.moments import WeightStatistics
 from quietnn.noise import mean_noise
-from quietnn.repairs.affine import MMSE, Temperatures
+from quietnn.repairs.affine import MMSE, Temperatures, weightwise_map
 from quietnn.repairs.denoise import denoise
-from quietnn.repairs.grouped import Reception
-from quietnn.repairs.heteroscedastic import told, weightwise_map
+from quietnn.repairs.grouped import GroupedWeights
+from quietnn.repairs.priors import told
 from quietnn.repairs.temperatures.tune import tune
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
@@ -101,7 +101,7 @@ def small_and_large() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, f
 
 def test_tensors_are_pooled_by_size_not_by_how_little_noise_they_have() -> None:
     _, received, noise = small_and_large()
-    assert Reception.of(received, noise).statistics["whole"].variance == pytest.approx(50.005, rel=0.05)
+    assert GroupedWeights.of(received, noise).statistics["whole"].variance == pytest.approx(50.005, rel=0.05)
 
 
 @pytest.mark.parametrize("groups", ["whole", "layerwise"])
@@ -181,9 +181,9 @@ def test_sixteen_bits_are_rounded_once() -> None:
 
 def test_a_reception_tells_the_mean_noise_of_model_and_group() -> None:
     weights = {"a.weight": torch.randn(30), "b.weight": torch.randn(10)}
-    reception = Reception.of(weights, {"a.weight": 1.0, "b.weight": torch.full((10,), 5.0)}, groups="layerwise")
-    assert reception.noise_variance == 2.0
-    assert (reception.group_noise("a"), reception.group_noise("b")) == (1.0, 5.0)
+    by_group = GroupedWeights.of(weights, {"a.weight": 1.0, "b.weight": torch.full((10,), 5.0)}, groups="layerwise")
+    assert by_group.noise_variance == 2.0
+    assert (by_group.group_noise("a"), by_group.group_noise("b")) == (1.0, 5.0)
 
 
 def test_temperatures_are_tuned_under_noise_by_layer() -> None:

@@ -1,13 +1,24 @@
-"""A layerwise search changes one layer at a time: what the layers before it compute need not be computed again."""
+"""Temperatures are judged by denoising one scratch copy of the network again and again.
 
+A layerwise search changes one layer at a time: what the layers before it compute need not be computed again.
+"""
+
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+
+from quietnn.errors import InvalidConfig
+from quietnn.observation import Observation
+from quietnn.repairs.affine import Temperatures
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
+from quietnn.score import Score, SubsetScore
 
 MEMORY_LIMIT = 2**30
 """Bytes of activations kept; what comes too late for them is computed as ever."""
@@ -45,9 +56,6 @@ class Memory(TorchFunctionMode):
     A call is answered from memory only if its input and weights are equal in every element to those of a call since
     the memory was last entered, none of them written to in between. So the results are those without a memory, to the
     bit. Tensors of inference mode do not count what is written into them; there everything is computed.
-
-    Args:
-        limit: the most bytes to keep.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
     >>> memory, example = Memory(), torch.ones(1, 2)
@@ -120,3 +128,57 @@ def _count_writes(arguments: Sequence[Any]) -> bool:
 
 def _versions(arguments: Sequence[Any]) -> tuple[int, ...]:
     return tuple(argument._version for argument in arguments if isinstance(argument, Tensor))
+
+
+class Judge:
+    """Scores temperatures by denoising one scratch copy of the model again and again."""
+
+    def __init__(self, observation: Observation[Any, Any], score: Callable[[nn.Module], Score] | SubsetScore) -> None:
+        scratch = observation.on(copy.deepcopy(observation.model))
+        self._scratch, self._weights = scratch.model, scratch.weights
+        self._score = score
+        self._memory = Memory()
+        self._written: tuple[GroupedWeights, GroupTemperatures] | None = None
+
+    @property
+    def can_race(self) -> bool:
+        """Whether the score can look at some of the examples."""
+        return isinstance(self._score, SubsetScore)
+
+    @property
+    def subset(self) -> SubsetScore:
+        """The score, where it can look at some of the examples."""
+        if not isinstance(self._score, SubsetScore):
+            raise InvalidConfig(
+                "racing looks at some of the examples at a time, and this score always looks at all; give "
+                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
+            )
+        return self._score
+
+    def score(
+        self,
+        by_group: GroupedWeights,
+        temperatures: Temperatures | GroupTemperatures,
+        positions: Tensor | None = None,
+    ) -> Score:
+        """The score of the network that temperatures give, on all examples or on those at some positions.
+
+        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
+        the first that changed answer from memory.
+        """
+        self._write(by_group, temperatures)
+        if positions is not None:
+            return self.subset.of(self._scratch, positions)
+        with nullcontext() if isinstance(temperatures, Temperatures) else self._memory:
+            return self._score(self._scratch)
+
+    def _write(self, by_group: GroupedWeights, temperatures: Temperatures | GroupTemperatures) -> None:
+        """Denoise the scratch copy; what is known to be there already is not written again."""
+        denoisers = by_group.denoisers(temperatures)
+        if isinstance(temperatures, Temperatures):
+            temperatures = dict.fromkeys(by_group.groups, temperatures)
+        there = self._written[1] if self._written and self._written[0] is by_group else {}
+        self._written = None  # until it is done
+        changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
+        by_group.estimate(changed, out=self._weights)
+        self._written = (by_group, temperatures)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from quietnn.repairs.fitting.anchored_norm import Anchor
-from quietnn.repairs.fitting.blended_norm import ExampleMoments
+from quietnn.repairs.fitting.moving_norm import Anchor, ExampleMoments
 from quietnn.repairs.fitting.moving_statistics import Blending
 
 EPSILON = 1e-5

@@ -7,11 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.observation import observe
-from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.batchnorm.calibrate import calibrate
+from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
+from quietnn.repairs.batchnorm.calibrate import calibrate, re_estimate
 from quietnn.repairs.batchnorm.parameter_noise import by_output, parameter_noise
-from quietnn.repairs.batchnorm.re_estimation import re_estimate
-from quietnn.repairs.heteroscedastic import WeightwiseMap
 from quietnn.targets import noisy_weights
 
 GENERATOR = torch.Generator().manual_seed(0)
