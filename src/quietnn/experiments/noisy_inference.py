@@ -25,6 +25,7 @@ from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.engines import OnRound, Unit, ignore
 from quietnn.experiments.methods import Draw, check_method, run_method
 from quietnn.methods import CLEAN
+from quietnn.moments import WeightStatistics
 from quietnn.observation import misjudged
 from quietnn.records import Record
 from quietnn.repairs.affine import Temperatures
@@ -35,11 +36,9 @@ from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples, Task
-from quietnn.tasks.own import is_own, own_function
-from quietnn.tasks.registry import load_task
+from quietnn.tasks.registry import is_own, load_task, own_function
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
-from quietnn.weights import WeightStatistics
 
 TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
 """What an outcome may say of itself; it is recorded where it does."""

@@ -19,13 +19,14 @@ from quietnn.channels.moments import (
 )
 from quietnn.channels.table import channel_named
 from quietnn.errors import InvalidWeights
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import noise_variance_of
 from quietnn.theory.prior_cost import prior_cost
 from quietnn.units import ratio_to_db
-from quietnn.weights import WeightStatistics, layerwise
+from quietnn.weights import layerwise
 
 
 def gaussianity(

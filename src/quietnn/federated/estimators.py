@@ -7,13 +7,14 @@ from typing import Protocol
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
 from quietnn.repairs.temperatures.searches import coarse_to_fine, search_layerwise
 from quietnn.repairs.temperatures.steps import Scale, start_from
 from quietnn.score import Score
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.weights import Weights
 
 Memory = Mapping[str, Tensor]
 """What an estimator carries from round to round: plain tensors by name, saved with every checkpoint."""

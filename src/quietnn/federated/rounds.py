@@ -25,8 +25,9 @@ from quietnn.federated.air import Air, superpose
 from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, copy_state, train_device
 from quietnn.federated.estimators import Estimator, Judge, Memory, ReceivedSum
 from quietnn.federated.screening import NORM_BOUND, screen
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
-from quietnn.weights import GROUPINGS, Weights, WeightStatistics, noisy_names
+from quietnn.weights import GROUPINGS, Weights, noisy_names
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from quietnn.federated.partition import PARTITIONS, make_parts
 from quietnn.federated.rounds import Federation
 from quietnn.federated.screening import NORM_BOUND
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
-from quietnn.tasks.own import is_own
+from quietnn.tasks.registry import is_own
 
 FADINGS = ("none", "inversion", "phase")
 

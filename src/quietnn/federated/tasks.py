@@ -16,11 +16,11 @@ from quietnn.federated.partition import Parts
 from quietnn.score import Score
 from quietnn.tasks.augmentation import shrink
 from quietnn.tasks.base import Examples, evaluate_classifier, sample
+from quietnn.tasks.cifar10_task import CIFAR10
 from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
-from quietnn.tasks.models.plain_cnn import PlainCNN
-from quietnn.tasks.normalisation import CIFAR10
-from quietnn.tasks.own import is_own, made_by, own_function
+from quietnn.tasks.models.plain import PlainCNN
+from quietnn.tasks.registry import is_own, made_by, own_function
 from quietnn.weights import Weights
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"plain-cnn": PlainCNN, **IMAGE_MODELS}
@@ -98,8 +98,8 @@ def load_federated_task(name: str, *, image_size: int | None = None, data_dir: P
 
 def _digits(name: str) -> FederatedTask:
     from quietnn.tasks.digits import examples
-    from quietnn.tasks.models.digits_mlp import DigitsMLP
-    from quietnn.tasks.models.digits_resnet import DigitsResNet
+    from quietnn.tasks.models.plain import DigitsMLP
+    from quietnn.tasks.models.resnet import DigitsResNet
 
     train = examples("train")
     assert isinstance(train.inputs, Tensor)

@@ -1,12 +1,9 @@
-"""The networks have the published sizes, names and output shapes."""
+"""The networks by name have the published sizes, names and output shapes."""
 
 import pytest
 import torch
 
-from quietnn.errors import InvalidConfig
 from quietnn.tasks.models import IMAGE_MODELS
-from quietnn.tasks.models.channel_shuffle import shuffle_channels
-from quietnn.tasks.models.thin_resnet import thin_resnet
 
 NUM_PARAMETERS = {
     "resnet18": 11_173_962,
@@ -45,20 +42,3 @@ def test_logits_for_full_and_small_images(name: str) -> None:
 def test_state_dict_names_are_the_published_ones(name: str, some_keys: list[str]) -> None:
     keys = IMAGE_MODELS[name]().state_dict().keys()
     assert set(some_keys) <= set(keys)
-
-
-def test_every_parameter_of_a_shufflenet_is_used() -> None:
-    for name in ("shufflenetv2", "shufflenetv2-x0_5"):
-        model = IMAGE_MODELS[name]()
-        model(torch.randn(4, 3, 32, 32)).square().sum().backward()
-        assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_shuffle_mixes_the_branches() -> None:
-    left, right = torch.zeros(1, 3, 2, 2), torch.ones(1, 3, 2, 2)
-    assert shuffle_channels(left, right)[0, :, 0, 0].tolist() == [0, 1, 0, 1, 0, 1]
-
-
-def test_impossible_depth() -> None:
-    with pytest.raises(InvalidConfig, match="6 n \\+ 2"):
-        thin_resnet(21)

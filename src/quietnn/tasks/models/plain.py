@@ -1,10 +1,10 @@
-"""A plain convolutional network for small images, cheap enough to train hundreds of times on a laptop."""
+"""Plain networks with BatchNorm, cheap enough to train hundreds of times on a laptop."""
 
 from torch import Tensor, nn
 
 
 class PlainCNN(nn.Module):
-    """Three convolutions with BatchNorm, the first two halving the resolution, and a linear head.
+    """For small images: three convolutions with BatchNorm, the first two halving the resolution, and a linear head.
 
     >>> sum(parameter.numel() for parameter in PlainCNN().parameters())
     57802
@@ -26,4 +26,27 @@ class PlainCNN(nn.Module):
         x = self.bn2(self.conv2(x)).relu()
         x = self.bn3(self.conv3(x)).relu()
         logits: Tensor = self.linear(x.mean(dim=(2, 3)))
+        return logits
+
+
+class DigitsMLP(nn.Module):
+    """For 8x8 grey images: two hidden layers with BatchNorm and a linear head.
+
+    >>> sum(parameter.numel() for parameter in DigitsMLP().parameters())
+    9098
+    """
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(64, width, bias=False)
+        self.bn1 = nn.BatchNorm1d(width)
+        self.fc2 = nn.Linear(width, width, bias=False)
+        self.bn2 = nn.BatchNorm1d(width)
+        self.fc3 = nn.Linear(width, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (batch, 1, 8, 8) to logits (batch, 10)."""
+        x = self.bn1(self.fc1(images.flatten(1))).relu()
+        x = self.bn2(self.fc2(x)).relu()
+        logits: Tensor = self.fc3(x)
         return logits
