@@ -38,8 +38,10 @@ def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
     with _made(folder), ExitStack() as moves:
         for name, content in files.items():
             partial = moves.enter_context(replacing_file(folder / name))
-            with _in_words(folder / name):
-                partial.write_bytes(content)
+            with _in_words(folder / name), partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
 
 
 @contextmanager
