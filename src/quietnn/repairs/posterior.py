@@ -128,19 +128,12 @@ def _judged(guard: "Guard", places: dict[str, Start], observation: Observation[A
     guard.judge("received", model)
     for name, place in places.items():
         guard.judge(name, place.network)
-    if "blended" not in places and _are_rounded(observation):
+    if "blended" not in places and are_rounded(observation):
         # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
         guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
         if guard.is_clearly_better("blended", guard.best(places)):
             return places | blended_start(model, received, scratch)
     return places
-
-
-def _are_rounded(observation: Observation[Any, Any]) -> bool:
-    """As the observation tells, else as the weights show."""
-    if observation.rounded is not None:
-        return observation.rounded
-    return are_rounded(observation.weights, observation.known_noise)
 
 
 def _result(
