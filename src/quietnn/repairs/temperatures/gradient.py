@@ -33,8 +33,8 @@ from quietnn.weights import Partition
 class GradientSettings:
     """How the temperatures are sought.
 
-    The peak step is that of `log theta`, and that of the shift in units of `1 / sqrt(inputs of a unit)`: by one of these
-    all weights of a unit together move its output about as far as the noise did.
+    The peak step is that of `log theta`, and that of the shift in units of `1 / sqrt(inputs of a unit)`: by one of
+    these all weights of a unit together move its output about as far as the noise did.
     """
 
     num_steps: int = 40
