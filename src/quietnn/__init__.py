@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from quietnn.errors import QuietnnError
     from quietnn.evidence import Evidence
     from quietnn.methods import Method
+    from quietnn.moments import WeightStatistics
     from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
     from quietnn.noise_power.estimate import noise_power_from_pilots, noise_power_from_receptions
     from quietnn.observation import Observation, observe
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from quietnn.score import Score
     from quietnn.tasks.base import Examples, Task
     from quietnn.tasks.registry import load_task
-    from quietnn.weights import WeightStatistics, noisy_names
+    from quietnn.weights import noisy_names
 
 __version__ = "0.1.0"
 
@@ -62,7 +63,7 @@ _HOMES = {
     "Search": "quietnn.repairs.temperatures.tune",
     "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.repairs.affine",
-    "WeightStatistics": "quietnn.weights",
+    "WeightStatistics": "quietnn.moments",
     "auto": "quietnn.repairs.front",
     "calibrate": "quietnn.repairs.batchnorm.calibrate",
     "calibrate_structured": "quietnn.repairs.batchnorm.calibrate",

@@ -28,7 +28,7 @@ from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.reports.titles import channel_title, level_ticks, over_channels, wnr_axis
 from quietnn.targets import noisy_weights
-from quietnn.tasks.models.thin_resnet import thin_resnet
+from quietnn.tasks.models.resnet import thin_resnet
 from quietnn.weights import Weights
 
 RUN = CliRunner()

@@ -12,7 +12,7 @@ from quietnn import records
 from quietnn.cli.experiments import checks_table
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig, MissingData, QuietnnError
-from quietnn.experiments import demo
+from quietnn.experiments import config
 from quietnn.experiments.config import shipped_configs
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
@@ -59,10 +59,11 @@ def test_the_demo_leaves_records_figures_and_a_page_and_prints_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With fewer draws and WNRs than the real one, which takes most of a minute."""
+    whole = config.load_config(NoisyInference, Path("digits"))
     small = NoisyInference(
-        "digits", "digits", (2.0, 12.0), demo.DEMO.methods, num_draws=2, num_tuning_examples=50, num_test_examples=200
+        "digits", "digits", (2.0, 12.0), whole.methods, num_draws=2, num_tuning_examples=50, num_test_examples=200
     )
-    monkeypatch.setattr(demo, "DEMO", small)
+    monkeypatch.setattr(config, "load_config", lambda kind, path: small)
     sweep(small, tmp_path, engine="inline")
     result = RUN.invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from quietnn.cli.progress import byte_progress, federation_progress, record_progress, training_progress
-from quietnn.experiments.unit import Unit
+from quietnn.experiments.engines import Unit
 from quietnn.tasks.fit import Progress
 
 

@@ -13,13 +13,13 @@ from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split, folds
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import repaired_starts
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.posterior import posterior
+from quietnn.score import Split, folds
 from quietnn.targets import noisy_weights, with_weights
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]

@@ -40,9 +40,9 @@ def gaussianity(
     out: Annotated[Path | None, typer.Option(help="A folder to write records.jsonl and table.md to.")] = None,
 ) -> None:
     """Compare each layer's weights with a Gaussian and say what that prior costs at a noise power."""
-    from quietnn.experiments.gaussianity import Gaussianity
+    from quietnn.experiments import weight_studies
 
-    found = list(Gaussianity(task, wnr_db, str(weights) if weights else None).run(data_dir))
+    found = list(weight_studies.gaussianity(task, wnr_db, weights=weights, data_dir=data_dir))
     rows = [record | {"layer": record["layer"] or "whole model"} for record in found]
     _tell(f"{task} at {wnr_db:g} dB: how Gaussian the weights are", _WEIGHTS, rows, found, out)
 
@@ -57,13 +57,13 @@ def channels(
 ) -> None:
     """Send clean weights through channels and compare each error with a Gaussian of the same variance."""
     from quietnn.channels.moments import HISTOGRAM_REACH, PROBABILITIES
-    from quietnn.experiments.channel_errors import ChannelErrors
+    from quietnn.experiments.weight_studies import channel_errors
     from quietnn.files import write_together
     from quietnn.reports.figures import images
     from quietnn.reports.gaussian_figures import density_figure, quantile_figure
 
-    other = str(weights) if weights else None
-    found = [record for text in channel for record in ChannelErrors(task, text, seed, other).run(data_dir)]
+    given: dict[str, Any] = {"seed": seed, "weights": weights, "data_dir": data_dir}
+    found = [record for text in channel for record in channel_errors(task, text, **given)]
     rows = [{"rate": 1.0} | record for record in found if record["layer"] == ""]
     _tell(f"{task}: what channels do to the weights (seed {seed})", _ERRORS, rows, found, out)
     if out is not None:

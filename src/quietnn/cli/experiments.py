@@ -29,11 +29,12 @@ def demo(
     """Put noise on a small trained network, denoise it every way, and show what each is worth."""
     from quietnn.cli.progress import record_progress
     from quietnn.cli.reports import report_inference
-    from quietnn.experiments.demo import DEMO
+    from quietnn.experiments.config import load_config
+    from quietnn.experiments.noisy_inference import NoisyInference
     from quietnn.experiments.sweep import sweep
 
     with record_progress("digits under noise") as on_record:
-        sweep(DEMO, out, num_workers=workers, on_record=on_record)
+        sweep(load_config(NoisyInference, Path("digits")), out, num_workers=workers, on_record=on_record)
     report_inference([out])
     typer.echo(
         "Plain MMSE does worse than ML here: it shrinks the signal, while BatchNorm's stored statistics expect its "
@@ -128,8 +129,8 @@ def federate(
     """
     from quietnn.cli.progress import federation_progress
     from quietnn.experiments.config import load_config
-    from quietnn.experiments.federate import federate as run
     from quietnn.experiments.noisy_training import NoisyTraining
+    from quietnn.experiments.sweep import sweep as run
     from quietnn.reports.federated_report import write_federated_report
 
     experiment = load_config(NoisyTraining, config, preset=preset, overrides=set_ or [])

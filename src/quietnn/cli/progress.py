@@ -26,7 +26,7 @@ from quietnn.records import Record
 
 if TYPE_CHECKING:
     from quietnn.checkpoints.workers import Streaming
-    from quietnn.experiments.unit import Unit
+    from quietnn.experiments.engines import Unit
     from quietnn.tasks.fit import Progress as TrainingProgress
 
 _TITLE = TextColumn("{task.description}")

@@ -43,8 +43,7 @@ def repair(
     from quietnn.evidence import Evidence
     from quietnn.repairs.base import REPAIRS
     from quietnn.repairs.front import repair as repair_model
-    from quietnn.tasks.own import is_own, own_function
-    from quietnn.tasks.registry import load_task
+    from quietnn.tasks.registry import is_own, load_task, own_function
 
     if task is not None and is_own(task):
         own_function(task)  # its module may register a repair of its own

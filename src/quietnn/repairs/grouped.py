@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, check_is
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for, weightwise_map
 from quietnn.repairs.priors import priors_under, told
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
+from quietnn.weights import Partition, Weights, check_weights, partition
 
 GroupTemperatures = Mapping[str, Temperatures]
 """Temperatures by group name."""

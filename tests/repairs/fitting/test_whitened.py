@@ -9,13 +9,13 @@ from torch import nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.evidence import Evidence
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import mmse
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import PosteriorSettings, Whitened, maximise, trust_radius
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.targets import noisy_weights
-from quietnn.weights import WeightStatistics
 
 
 def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from quietnn.errors import check_is, unknown_choice
-from quietnn.evidence import Evidence, Losses, labelled
+from quietnn.evidence import Evidence, labelled
+from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
