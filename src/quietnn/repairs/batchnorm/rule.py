@@ -98,28 +98,15 @@ class NoiseAware:
         own_share = self._own_share(prediction, visit)
         if feeder:
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
-        self.layers.append(
-            CalibratedLayer(
-                visit.name,
-                feeder.name if feeder else None,
-                own_share,
-                upstream,
-                result.mean_weight,
-                result.variance_weight,
-                result.common_weight,
-            )
-        )
+        weights = (result.mean_weight, result.variance_weight, result.common_weight)
+        self.layers.append(CalibratedLayer(visit.name, feeder.name if feeder else None, own_share, upstream, *weights))
         return result.mean, result.variance
 
     def recentre(self, end: Arrival) -> None:
         """Correct the last layer's bias for classes that are equally common."""
-        layer = end.feeder.layer if end.feeder else None
-        self.head_weight = recentre(
-            end.sample,
-            weight=self._of(layer, "weight"),
-            bias=self._of(layer, "bias"),
-            upstream=self._upstream(end.feeder, end.called),
-        )
+        layer, upstream = end.feeder.layer if end.feeder else None, self._upstream(end.feeder, end.called)
+        weight, bias = self._of(layer, "weight"), self._of(layer, "bias")
+        self.head_weight = recentre(end.sample, weight=weight, bias=bias, upstream=upstream)
 
     def _upstream(self, feeder: Feeder | None, called: Sequence[nn.Module]) -> float:
         """The share of noise in what a layer is given: what all calls before it have added, one after the other."""

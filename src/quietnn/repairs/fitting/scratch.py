@@ -41,10 +41,9 @@ class Scratch:
         batch_size: int = BATCH_SIZE,
     ) -> None:
         self._network = copy.deepcopy(observation.model).eval()
-        names = observation.weights
         parameters = dict(self._network.named_parameters(remove_duplicate=False))
         self._network.requires_grad_(False)
-        self._noisy = {name: parameters[name].requires_grad_() for name in names}
+        self._noisy = {name: parameters[name].requires_grad_() for name in observation.weights}
         self._loss = loss
         self._normalisation = observation.normalisation
         self._batch_size = batch_size

@@ -116,14 +116,8 @@ def tune_by_gradient(
         return value, path.pull_back(gradients)
 
     look(0)
-    fit_loss = descend(
-        path.point,
-        gradient,
-        num_steps=settings.num_steps,
-        step_size=settings.step_size,
-        project=path.project,
-        after_step=after_step,
-    )
+    hooks: dict[str, Any] = {"project": path.project, "after_step": after_step}
+    fit_loss = descend(path.point, gradient, num_steps=settings.num_steps, step_size=settings.step_size, **hooks)
     best = min(judged.values(), key=lambda pair: pair[0])[1]
     return GradientTuning(best, {step: pair[0] for step, pair in judged.items()}, fit_loss, scratch.num_passes)
 
