@@ -101,7 +101,10 @@ def test_the_gradient_is_that_of_the_loss(noise: NoiseVariance) -> None:
     loss.inputs, loss.outputs = loss.inputs.double(), loss.outputs.double()
     by_group = GroupedWeights.of(noisy_weights(received), noise_variance, groups="layerwise")
     path = _Path(by_group, dict.fromkeys(by_group.groups, Temperatures(1.0, 0.3)), with_beta=True)
-    scratch, everything = Scratch(Observation(received, None), loss, 16), torch.arange(16)
+    scratch, everything = (
+        Scratch(Observation(received, None), Evidence(mean_loss=loss, num_examples=16)),
+        torch.arange(16),
+    )
     _, gradients = scratch.gradient(path.weights(), everything, torch.Generator())
     claimed = path.pull_back(gradients)
     for part in range(2):

@@ -134,14 +134,14 @@ def maximise(
     whitened: Whitened,
     positions: Tensor,
     *,
-    num_examples: int,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Fit:
     """Minimise `sum of losses + |u|^2 / 2` over `u`, from `u = 0`, on the examples at `positions`.
 
-    The sum runs over `num_examples` whatever the number of positions: a fit on a part stands for one on all.
+    The sum runs over all examples whatever the number of positions: a fit on a part stands for one on all.
     """
+    num_examples = scratch.num_examples
     generator = torch.Generator().manual_seed(seed)
     dtypes = {name: tensor.dtype for name, tensor in whitened.centre.items()}
     # 16 bits cannot hold a step.

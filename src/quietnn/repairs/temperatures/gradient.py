@@ -98,7 +98,7 @@ def tune_by_gradient(
     split = Split.of(num_examples, settings.held_out, seed=seed) if settings.held_out else Split(everything, everything)
     if by_group.noise_variance == 0:
         return GradientTuning(dict.fromkeys(by_group.groups, ML), {0: math.nan}, (), 0.0)
-    scratch = Scratch(observation, evidence.loss_at, num_examples, batch_size=evidence.batch_size)
+    scratch = Scratch(observation, evidence)
     path = _Path(by_group, pairs, with_beta=with_beta)
     generator = torch.Generator().manual_seed(seed)
     judged: dict[int, tuple[float, GroupTemperatures]] = {}
