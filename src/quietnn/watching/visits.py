@@ -108,14 +108,16 @@ def visit_batch_norms(model: nn.Module, evidence: Evidence, rule: Rule, finish: 
         InvalidConfig: if inputs are fewer than two, or no BatchNorm with running statistics is met.
         QuietnnError: if an input is not finite.
     """
-    inputs = evidence.at_once()
-    first = evidence.first(CONCENTRATION_IMAGES) if inputs is None else inputs
+    first = evidence.first(evidence.batch_size + 1)
+    is_whole = num_inputs(first) <= evidence.batch_size
+    if not is_whole:
+        first = evidence.first(CONCENTRATION_IMAGES)
     found = survey(model, first)
     with undisturbed(model), eagerly(model), torch.no_grad(), _Statistics.kept_on_failure() as statistics:
-        if inputs is None:
-            passes = _InBatches(model, evidence, found, statistics).visit(first, rule, finish)
+        if is_whole:
+            passes = _at_once(model, first, found, statistics, rule, finish)
         else:
-            passes = _at_once(model, inputs, found, statistics, rule, finish)
+            passes = _InBatches(model, evidence, found, statistics).visit(first, rule, finish)
     return Visited(found.shared, passes)
 
 
