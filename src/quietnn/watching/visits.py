@@ -113,6 +113,11 @@ def visit_batch_norms(model: nn.Module, evidence: Evidence, rule: Rule, finish: 
     if not is_whole:
         first = evidence.first(CONCENTRATION_IMAGES)
     found = survey(model, first)
+    if not found.places:
+        raise InvalidConfig(
+            "this network has no BatchNorm with running statistics, so there is nothing to calibrate: "
+            "LayerNorm, GroupNorm and the like take their statistics from each input afresh"
+        )
     with undisturbed(model), eagerly(model), torch.no_grad(), _Statistics.kept_on_failure() as statistics:
         if is_whole:
             passes = _at_once(model, first, found, statistics, rule, finish)
@@ -160,8 +165,6 @@ def _at_once(
 
     run = _Run(at_norm)
     output = run.through(model, inputs)
-    if not statistics.clean and not shared:
-        raise _no_batch_norm()
     if finish is not None:
         finish(run.arrival(output))
     return 1.0
@@ -178,8 +181,6 @@ class _InBatches:
 
     def visit(self, first: Inputs, rule: Rule, finish: Finish | None) -> float:
         """Go through them in turn; `first` are the same first inputs for each, also where a loader shuffles."""
-        if not self._found.places:
-            raise _no_batch_norm()
         for name in self._found.places:
             visit = None if name in self._found.shared else self._up_to(name, first)
             if visit is not None:
@@ -289,10 +290,3 @@ class _Run:
         # BatchNorm counts dimension 1 as channels; a linear layer makes that its features only in two dimensions.
         is_foreign = feeder is not None and isinstance(feeder.layer, nn.Linear) and activations.dim() != 2
         return (None, None) if is_foreign else (feeder, inputs)
-
-
-def _no_batch_norm() -> InvalidConfig:
-    return InvalidConfig(
-        "this network has no BatchNorm with running statistics, so there is nothing to calibrate: "
-        "LayerNorm, GroupNorm and the like take their statistics from each input afresh"
-    )
