@@ -64,7 +64,7 @@ DISK = """
 import os, sys, time
 from pathlib import Path
 from threading import Thread
-from quietnn.checkpoints.sink import PAGE, Sink
+from quietnn.checkpoints.disk import PAGE, Sink
 from quietnn.checkpoints.workers import whole_pages
 out, size, chunk = Path(sys.argv[1]), int(sys.argv[2]) // 8, 1 << 21
 memory = whole_pages(chunk).random_(256)

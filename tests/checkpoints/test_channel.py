@@ -15,10 +15,9 @@ import quietnn
 from quietnn.channels.moments import effective_wnr_db
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.table import channel_named
-from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
-from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint, transmit_checkpoint_through
 from quietnn.checkpoints.workers import Streaming
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig

@@ -14,8 +14,8 @@ from torch import Tensor
 import quietnn
 from quietnn.channels.awgn import AWGN
 from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.history import history
 from quietnn.checkpoints.inspect import histogram, inspect_checkpoint
-from quietnn.checkpoints.provenance import history
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.observation import observe
@@ -174,6 +174,7 @@ def test_inspect_sees_what_the_library_sees(file: Path, state: dict[str, Tensor]
     assert groups["conv"].wnr_db == pytest.approx(10 * torch.tensor((conv.variance - 0.02) / 0.02).log10().item(), 1e-5)
     assert groups[""].wnr_db == float("-inf")
     assert sorted(seen.selection.untouched) == sorted(name for name in state if name not in NOISY)
-    counts = histogram(seen, num_bins=31, streaming=Streaming(num_threads=2, chunk=1)).counts
+    counts, low, high = histogram(seen, num_bins=31, streaming=Streaming(num_threads=2, chunk=1))
+    assert low < seen.whole.statistics.mean < high
     assert sum(counts) == seen.whole.statistics.num_weights
     assert max(counts) == max(counts[14:17])

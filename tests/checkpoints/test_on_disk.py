@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.on_disk import OnDisk
 from quietnn.checkpoints.opening import open_checkpoint
+from quietnn.checkpoints.transmit import OnDisk
 
 NAMES = ("fc.weight", "scale", "conv.weight")
 

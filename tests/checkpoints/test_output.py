@@ -21,11 +21,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
-from quietnn.checkpoints.atomic import replacing_file, replacing_folder
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
+from quietnn.files import replacing_file, replacing_folder
 
 Leftovers = Callable[[], list[str]]
 VARIANCES = (0.01, 0.02)
@@ -297,9 +297,9 @@ def test_what_others_may_not_read_stays_so(tmp_path: Path, kind: str, request: p
 def test_a_disk_that_is_too_full_is_seen_before_reading(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from quietnn.checkpoints import atomic
+    from quietnn.checkpoints import opening
 
-    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda folder: _Usage())
+    monkeypatch.setattr(opening.shutil, "disk_usage", lambda folder: _Usage())
     with pytest.raises(QuietnnError, match="has 5 free"):
         denoise_checkpoint(file, tmp_path / "out.safetensors", noise_variance=0.01)
 

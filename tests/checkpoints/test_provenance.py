@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.header import read_header
+from quietnn.checkpoints.history import history, with_step
 from quietnn.checkpoints.inspect import inspect_checkpoint
-from quietnn.checkpoints.provenance import history, with_step
 from quietnn.cli.main import app
 
 

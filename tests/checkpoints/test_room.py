@@ -5,7 +5,7 @@ from threading import Lock, Thread
 
 import pytest
 
-from quietnn.checkpoints.room import AT_ONCE, Room
+from quietnn.checkpoints.workers import AT_ONCE, Room
 
 
 @pytest.mark.parametrize("largest", [AT_ONCE // 2, 3 * AT_ONCE])

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import quietnn
-from quietnn.checkpoints import sink as module
+from quietnn.checkpoints import disk as module
 from quietnn.checkpoints.denoise import denoise_checkpoint
-from quietnn.checkpoints.sink import PAGE, Sink
+from quietnn.checkpoints.disk import PAGE, Sink
 
 SIZES = st.sampled_from([1, 7, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 5 * PAGE + 13])
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.transmit import transmit
-from quietnn.checkpoints.ties import FIRST_NAMES, first_names
+from quietnn.checkpoints.folder import FIRST_NAMES, first_names
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.weights import noisy_names
 

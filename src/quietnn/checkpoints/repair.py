@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from quietnn.checkpoints.atomic import check_target
-from quietnn.checkpoints.base import Change
-from quietnn.checkpoints.opening import open_checkpoint
-from quietnn.checkpoints.recorded import recorded_names, recorded_noise
+from quietnn.checkpoints.changes import Change, replaced_by
+from quietnn.checkpoints.history import recorded_names, recorded_noise
+from quietnn.checkpoints.opening import check_target, open_checkpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.observation import Observation, observe
@@ -89,7 +88,7 @@ def write_repaired(
         if not bool(torch.isfinite(tensor).all()):
             raise InvalidWeights(f"{name} is not finite after the repair; choose another --method")
         if not torch.equal(tensor, checkpoint.read(name).to(tensor.dtype)):
-            changes[name] = _replaced_by(tensor)
+            changes[name] = replaced_by(tensor)
     if not changes and any(name not in checkpoint.shapes for name in state):
         foreign = next(name for name in state if name not in checkpoint.shapes)
         raise InvalidWeights(
@@ -99,12 +98,3 @@ def write_repaired(
     step = {"verb": "repair", "method": repaired.name, "passes": repaired.passes, "tensors": list(changes)}
     checkpoint.write(out, changes, step, streaming or Streaming(), overwrite=overwrite)
     return tuple(changes)
-
-
-def _replaced_by(tensor: Tensor) -> Change:
-    flat = tensor.detach().reshape(-1)
-
-    def change(values: Tensor, start: int) -> None:
-        values.copy_(flat[start : start + values.numel()])
-
-    return change

@@ -1,8 +1,7 @@
 """A safetensors model of any size: two passes, a few megabytes of memory, the disk as the only limit."""
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,28 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import replacing_file, replacing_folder
-from quietnn.checkpoints.base import Change, Look
-from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards
+from quietnn.checkpoints.changes import Change, Look
+from quietnn.checkpoints.disk import TORCH_DTYPES, Piece, Sink, pieces_of, read_into
+from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards, first_names
 from quietnn.checkpoints.header import Entry, encode_header
-from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading
-from quietnn.checkpoints.provenance import Step, history, with_step
-from quietnn.checkpoints.sink import Sink
-from quietnn.checkpoints.ties import first_names
+from quietnn.checkpoints.history import Step, history, with_step
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
-from quietnn.files import sync
+from quietnn.files import replacing_file, replacing_folder, sync
 
 _LARGER = 2
 """Chunks of a thread that only reads: such threads are few, and small pieces would cost them twice the time."""
 
-_MOST_WAITING = 16
-"""Files that may be open because the disk has not finished them."""
-
 
 @dataclass(frozen=True)
 class StreamedCheckpoint:
-    """A safetensors file, or a folder with one or with shards; see `Checkpoint`."""
+    """A safetensors file, or a folder with one or with shards.
+
+    Attributes:
+        path: the file or folder it was opened from.
+        shards: its files.
+    """
 
     path: Path
     shards: tuple[Shard, ...]
@@ -110,7 +108,7 @@ class StreamedCheckpoint:
         def work(job: tuple[Shard, Piece], buffer: Tensor) -> None:
             shard, piece = job
             stretch = piece.within(buffer)
-            _read(shard, piece, stretch)
+            read_into(stretch, shard.path, shard.header.data_start + piece.begin)
             look(piece.name, stretch.view(piece.dtype), piece.start)
             streaming.on_progress(piece.num_bytes)
 
@@ -118,13 +116,10 @@ class StreamedCheckpoint:
         run(jobs, work, streaming.readers, chunk)
 
     def read(self, name: str) -> Tensor:
-        """One tensor, whole and in its shape."""
+        """One tensor, whole and in its shape; to be looked at only. From any thread."""
         shard, entry = self._shard_of[name], self.entries[name]
         tensor = torch.empty(entry.shape, dtype=TORCH_DTYPES[entry.dtype])
-        with reading(shard.path) as descriptor:
-            read_into(
-                tensor.view(-1).view(torch.uint8), descriptor, shard.header.data_start + entry.begin, path=shard.path
-            )
+        read_into(tensor.view(-1).view(torch.uint8), shard.path, shard.header.data_start + entry.begin)
         return tensor
 
     @cached_property
@@ -156,7 +151,7 @@ class StreamedCheckpoint:
                 path.touch(shard.path.stat().st_mode & 0o666 | 0o600)  # as open to others as it was, and to us
                 sink = opened.enter_context(closing(Sink(path, len(header) + shard.header.data_size)))
                 pieces = list(pieces_of(shard.header, chunk))
-                target = _Target(shard, sink, header, len(pieces), flusher.later)
+                target = _Target(shard, sink, header, len(pieces))
                 yield from ((target, piece) for piece in pieces)
 
         def work(job: tuple[_Target, Piece], buffer: Tensor) -> None:
@@ -164,23 +159,15 @@ class StreamedCheckpoint:
             target.write(piece, buffer, changes.get(piece.name))
             streaming.on_progress(piece.num_bytes)
 
-        with ExitStack() as opened, _Flusher() as flusher:
+        with ExitStack() as opened:
             run(jobs(), work, streaming.writers, chunk)
 
 
-def _read(shard: Shard, piece: Piece, stretch: Tensor) -> None:
-    """Fill a flat tensor of bytes with a piece; a model may have more shards than may be open at once."""
-    with reading(shard.path) as descriptor:
-        read_into(stretch, descriptor, shard.header.data_start + piece.begin, path=shard.path)
-
-
 class _Target:
-    """A shard being written; with the last of its pieces it is handed on to be finished."""
+    """A shard being written; whoever writes the last of its pieces waits for the disk, while others go on."""
 
-    def __init__(
-        self, shard: Shard, sink: Sink, header: bytes, num_pieces: int, finish: Callable[[Sink], None]
-    ) -> None:
-        self._shard, self._sink, self._data_start, self._finish = shard, sink, len(header), finish
+    def __init__(self, shard: Shard, sink: Sink, header: bytes, num_pieces: int) -> None:
+        self._shard, self._sink, self._data_start = shard, sink, len(header)
         self._missing, self._lock = num_pieces + 1, Lock()
         sink.write_bytes(header, 0)
         self._done()
@@ -189,7 +176,7 @@ class _Target:
         """Read a piece, change it and write it."""
         place = self._data_start + piece.begin
         stretch = piece.within(buffer, place)
-        _read(self._shard, piece, stretch)
+        read_into(stretch, self._shard.path, self._shard.header.data_start + piece.begin)
         if change is not None:
             change(stretch.view(piece.dtype), piece.start)
         self._sink.write(stretch, place)
@@ -198,29 +185,9 @@ class _Target:
     def _done(self) -> None:
         with self._lock:
             self._missing -= 1
-            if not self._missing:
-                self._finish(self._sink)
-
-
-class _Flusher:
-    """Makes finished files durable in the background, one after the other, and waits for them at the end."""
-
-    def __enter__(self) -> "_Flusher":
-        self._executor = ThreadPoolExecutor(max_workers=1)
-        self._pending: list[Future[None]] = []
-        return self
-
-    def later(self, sink: Sink) -> None:
-        """Finish a file soon; where many wait already, after the disk has caught up."""
-        if len(self._pending) >= _MOST_WAITING:
-            self._pending[-_MOST_WAITING].result()
-        self._pending.append(self._executor.submit(sink.finish))
-
-    def __exit__(self, *error: object) -> None:
-        self._executor.shutdown(wait=True)
-        if error[0] is None:
-            for pending in self._pending:
-                pending.result()
+            is_last = not self._missing
+        if is_last:
+            self._sink.finish()
 
 
 def _copy(files: Sequence[Path], source: Path, target: Path) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import replacing_file
-from quietnn.checkpoints.base import Change, Look
-from quietnn.checkpoints.pieces import TORCH_DTYPES
-from quietnn.checkpoints.provenance import KEY, Step, history, with_step
+from quietnn.checkpoints.changes import Change, Look
+from quietnn.checkpoints.history import KEY, Step, history, with_step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights, MissingData
+from quietnn.files import replacing_file
 from quietnn.targets import noisy_weights, split_ties, with_weights
+from quietnn.weights import COMPUTABLE
 
 SUFFIXES = (".pt", ".pth")
 _RECORD = "quietnn.json"
@@ -30,7 +30,7 @@ _MAX_REPEATED_BYTES = 100_000_000
 
 @dataclass(frozen=True)
 class TorchCheckpoint:
-    """A state dict in a `.pt` file, alone or as one item of a training checkpoint; see `Checkpoint`.
+    """A state dict in a `.pt` file, alone or as one item of a training checkpoint.
 
     Attributes:
         path: the file.
@@ -82,7 +82,7 @@ class TorchCheckpoint:
             tensor = self.state[name]
             if tensor.is_meta:
                 raise InvalidWeights(f"{name} is on the meta device and has no values; save the model once it has some")
-            if tensor.dtype not in TORCH_DTYPES.values() or tensor.layout is not torch.strided:
+            if tensor.dtype not in COMPUTABLE or tensor.layout is not torch.strided:
                 kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
                 raise InvalidWeights(
                     f"{name} is {kind}; quietnn computes with dense 16, 32 and 64 bit floats. Convert the model (for "

@@ -96,12 +96,12 @@ def _draw(seen: "Inspection", path: Path, noise_variance: float | None, threads:
     from quietnn.reports.figures import to_png, to_svg
     from quietnn.reports.weights_figure import weights_figure
 
-    counted = histogram(seen, streaming=Streaming(num_threads=threads))
+    counts, low, high = histogram(seen, streaming=Streaming(num_threads=threads))
     statistics = seen.whole.statistics
     drawn = weights_figure(
-        counted.counts,
-        low=counted.low,
-        high=counted.high,
+        counts,
+        low=low,
+        high=high,
         mean=statistics.mean,
         variance=statistics.variance,
         noise_variance=noise_variance,

@@ -27,8 +27,7 @@ def transmit(
     """Send a checkpoint through a Gaussian channel or another channel; the truth goes into the output's metadata."""
     from quietnn.channels.awgn import AWGN
     from quietnn.channels.table import channel_named
-    from quietnn.checkpoints.channel import transmit_checkpoint_through
-    from quietnn.checkpoints.transmit import transmit_checkpoint
+    from quietnn.checkpoints.transmit import transmit_checkpoint, transmit_checkpoint_through
     from quietnn.cli.byte_progress import byte_progress
     from quietnn.cli.selection import show_selection
     from quietnn.errors import InvalidConfig

@@ -19,10 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from quietnn import records
-from quietnn.checkpoints.atomic import replacing_file
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.rounds import ServerState
-from quietnn.files import sync
+from quietnn.files import replacing_file, sync
 from quietnn.records import Record
 
 _STATE, _MEMORY = "state/", "memory/"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from quietnn import records
-from quietnn.checkpoints.atomic import replacing_file
 from quietnn.federated.checkpoint import load_server, save_server
 from quietnn.federated.rounds import ServerState
+from quietnn.files import replacing_file
 from quietnn.records import Record
 
 LOGGER = logging.getLogger("flwr")
