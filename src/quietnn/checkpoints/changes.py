@@ -28,11 +28,7 @@ def replaced_by(tensor: Tensor) -> Change:
 def kept_finite(name: str, change: Change, *, factor: float, reach: float) -> Change:
     """The change of a tensor that raises where a result is not finite; most tensors can have none and cost nothing.
 
-    Args:
-        name: the tensor's, for the message.
-        change: what to do.
-        factor: what values are multiplied by on the way.
-        reach: no result is further from zero; where that fits into the dtype, nothing is looked for.
+    Values are multiplied by `factor` on the way, and no result is further from zero than `reach`.
     """
 
     def checked(values: Tensor, start: int) -> None:

@@ -95,10 +95,14 @@ def denoise_checkpoint(
         for group, members in chosen.items()
         for name in members
     }
+    if pairs is None:
+        chosen_by: dict[str, object] = {"method": method or "mmse", "lambda_prime": lambda_prime, "beta": beta}
+    else:
+        chosen_by = {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}
     step = {
         "verb": "denoise",
         "noise_variance": reception.noise_variance,
-        **_told(method, lambda_prime, beta, pairs),
+        **chosen_by,
         "groups": groups,
         "form": form.value,
         "theta_rho": {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()},
@@ -175,12 +179,3 @@ def _change(name: str, denoiser: AffineDenoiser, noise: RecordedNoise, largest: 
 
     reach = math.inf if own is not denoiser else abs(denoiser.theta) * largest + abs(denoiser.rho)
     return kept_finite(name, change, factor=denoiser.theta, reach=reach)
-
-
-def _told(
-    method: str | None, lambda_prime: float | None, beta: float | None, pairs: GroupTemperatures | None
-) -> dict[str, object]:
-    """The choice of a denoiser, for the record."""
-    if pairs is None:
-        return {"method": method or "mmse", "lambda_prime": lambda_prime, "beta": beta}
-    return {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}

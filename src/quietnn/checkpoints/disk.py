@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.header import PAGE, Entry, Header
+from quietnn.checkpoints.header import PAGE, Header
 from quietnn.errors import InvalidWeights
 
 TORCH_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -22,14 +22,9 @@ TORCH_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of one tensor.
+    """A stretch of one tensor, whose dtype is uint8 if it is only copied.
 
-    Attributes:
-        name: the tensor's.
-        dtype: its torch dtype, or uint8 for what is only copied.
-        start: place of the first value in the tensor.
-        begin: place of the first byte in the file's data.
-        num_bytes: the piece's size.
+    `start` is the place of its first value in the tensor, `begin` that of its first byte in the file's data.
     """
 
     name: str
@@ -50,24 +45,17 @@ class Piece:
 def pieces_of(header: Header, chunk: int, names: frozenset[str] | None = None) -> Iterator[Piece]:
     """The tensors of a file (or those named) cut into chunks of so many values, in the order of the data."""
     for name, entry in sorted(header.entries.items(), key=lambda item: item[1].begin):
-        if names is None or name in names:
-            yield from _cut(name, entry, chunk)
-
-
-def _cut(name: str, entry: Entry, chunk: int) -> Iterator[Piece]:
-    dtype = TORCH_DTYPES.get(entry.dtype, torch.uint8)
-    stride = chunk * dtype.itemsize
-    for begin in range(entry.begin, entry.end, stride):
-        num_bytes = min(stride, entry.end - begin)
-        yield Piece(name, dtype, (begin - entry.begin) // dtype.itemsize, begin, num_bytes)
+        if names is not None and name not in names:
+            continue
+        dtype = TORCH_DTYPES.get(entry.dtype, torch.uint8)
+        stride = chunk * dtype.itemsize
+        for begin in range(entry.begin, entry.end, stride):
+            num_bytes = min(stride, entry.end - begin)
+            yield Piece(name, dtype, (begin - entry.begin) // dtype.itemsize, begin, num_bytes)
 
 
 def read_into(stretch: Tensor, path: Path, offset: int) -> None:
-    """Fill a flat tensor of bytes from a file, which is opened for it: a model may have more shards than may be open.
-
-    Raises:
-        InvalidWeights: if the file cannot be read, or has become too short.
-    """
+    """Fill a flat tensor of bytes from a file; it is opened for that, as there may be more shards than may be open."""
     view = stretch.numpy().data
     try:
         with path.open("rb", buffering=0) as file:

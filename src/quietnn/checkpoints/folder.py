@@ -55,12 +55,7 @@ class Shard:
 
 
 def find_shards(path: Path) -> tuple[Shard, ...]:
-    """The shards of a file or folder, with their headers checked, and with the index if there is one.
-
-    Raises:
-        MissingData: if there is no such file, no model in the folder, or a shard is missing.
-        InvalidWeights: if a file is broken, or index and shards disagree.
-    """
+    """The shards of a file or folder, with their headers checked, and with the index if there is one."""
     if not path.is_dir():
         return (Shard(path, read_header(path)),)
     indices = sorted(path.glob("*" + _INDEX))
@@ -84,11 +79,7 @@ def find_shards(path: Path) -> tuple[Shard, ...]:
 
 
 def files_below(folder: Path, above: tuple[Path, ...] = ()) -> tuple[Path, ...]:
-    """Every file in a folder and the folders in it, wherever links lead.
-
-    Raises:
-        InvalidWeights: if one cannot be read, is no file (a link to nothing, a pipe), or a link leads back up.
-    """
+    """Every file in a folder and the folders in it, wherever links lead, once all of them are known to be readable."""
     above = (*above, folder.resolve())
     files: list[Path] = []
     try:
@@ -110,11 +101,7 @@ def files_below(folder: Path, above: tuple[Path, ...] = ()) -> tuple[Path, ...]:
 
 
 def all_entries(shards: Sequence[Shard]) -> dict[str, Entry]:
-    """Every tensor of the model, shard by shard.
-
-    Raises:
-        InvalidWeights: if two shards hold tensors of one name.
-    """
+    """Every tensor of the model, shard by shard."""
     entries: dict[str, Entry] = {}
     for shard in shards:
         twice = entries.keys() & shard.header.entries.keys()
@@ -168,12 +155,8 @@ def _weight_map(index: Path) -> Mapping[str, str]:
 def first_names(folder: Path, held: Collection[str], metadata: Mapping[str, str]) -> dict[str, str]:
     """The first names of tied tensors that a file holds by another name, by the name that it holds.
 
-    Metadata name all layers that share a tensor but not their order. A layer for the output is taken to come last.
-
-    Args:
-        folder: where the file is; a `config.json` beside it may tell the architecture.
-        held: the names of the tensors in the file.
-        metadata: of the file.
+    A `config.json` in the file's folder may tell the architecture. Metadata name all layers that share a tensor but not
+    their order; a layer for the output is taken to come last.
 
     >>> first_names(Path("nowhere"), ["lm_head.weight"], {"transformer.wte.weight": "lm_head.weight"})
     {'lm_head.weight': 'transformer.wte.weight'}

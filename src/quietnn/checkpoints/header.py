@@ -61,12 +61,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read and check the header of a safetensors file; every tensor it names is then known to be there.
-
-    Raises:
-        MissingData: if there is no such file.
-        InvalidWeights: if it is not a whole and sound safetensors file, with the reason.
-    """
+    """Read and check the header of a safetensors file; every tensor it names is then known to be there."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
             raise InvalidWeights(f"{path} is not a regular file; give a safetensors file")

@@ -70,10 +70,7 @@ def _as_json(value: Any, depth: int = 0) -> Any:
 class RecordedNoise:
     """What the last transmission tells of itself: `r = gain (w + z) + offset`.
 
-    Attributes:
-        variance: `sigma_z^2`, one for the model or by tensor name.
-        gain: what each tensor was multiplied by, where that is not one.
-        offset: what was added to each tensor, where that is not zero.
+    The variance of `z` is one for the model or by tensor name. Gains of one and offsets of zero are left out.
     """
 
     variance: float | Mapping[str, float]
@@ -92,9 +89,6 @@ def recorded_names(history: Sequence[Any]) -> list[str]:
 
     >>> recorded_names([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}])
     ['w']
-
-    Raises:
-        InvalidConfig: if the last thing done to the file was no transmission, or it does not tell its tensors.
     """
     names = _transmission(history).get("tensors")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -107,10 +101,6 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
 
     >>> recorded_noise([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}], ["w"])
     RecordedNoise(variance=0.1, gain={}, offset={})
-
-    Raises:
-        InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors,
-            or they were sent once more just before.
     """
     step, sent = _transmission(history), set(recorded_names(history))
     unsent = [name for name in names if name not in sent]
@@ -129,19 +119,12 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
         raise InvalidConfig(f"the file records that nothing came through of {wrong[0]!r}; leave it out with --exclude")
     # Older files tell no offset.
     offsets = _by_tensor(step["offset_by_tensor"], names, "offset") if "offset_by_tensor" in step else {}
-    return RecordedNoise(
-        variances,
-        {name: gain for name, gain in gains.items() if gain != 1.0},
-        {name: offset for name, offset in offsets.items() if offset},
-    )
+    gains = {name: gain for name, gain in gains.items() if gain != 1.0}
+    return RecordedNoise(variances, gains, {name: offset for name, offset in offsets.items() if offset})
 
 
 def check_new_noise(history: Sequence[Any], names: Sequence[str], seed: int) -> None:
-    """Refuse to send tensors with a seed that they met before: noise depends on seed and name, so it would be the same.
-
-    Raises:
-        InvalidConfig: if the file's history has that seed on one of the tensors.
-    """
+    """Refuse to send tensors with a seed that they met before: by seed and name, it would be the same noise."""
     for step in history:
         again = _sent(step) & set(names)
         if again and step.get("seed") == seed:

@@ -74,8 +74,11 @@ def inspect_checkpoint(
     moments = moments_of(checkpoint, names, streaming or Streaming())
 
     def look(group: str, members: tuple[str, ...]) -> GroupInspection:
-        statistics = WeightStatistics.from_moments([moments[name] for name in members])
-        return GroupInspection(group, members, statistics, _wnr_db(statistics, noise_variance))
+        statistics, wnr_db = WeightStatistics.from_moments([moments[name] for name in members]), None
+        if noise_variance is not None:
+            clean = statistics.without_noise(noise_variance).variance
+            wnr_db = ratio_to_db(clean / noise_variance) if noise_variance else math.inf
+        return GroupInspection(group, members, statistics, wnr_db)
 
     found = tuple(look(group, members) for group, members in chosen.items())
     return Inspection(checkpoint, selection, look("whole", names), found)
@@ -88,11 +91,7 @@ def moments_of(
     *,
     first: Callable[[str, Tensor], Tensor] | None = None,
 ) -> dict[str, Moments]:
-    """The block moments of each named tensor, or of what `first` makes of it, in one pass.
-
-    Raises:
-        InvalidWeights: if a tensor holds NaN or infinity, with its name and how many.
-    """
+    """The block moments of each named tensor, or of what `first` makes of it, in one pass; all must be finite."""
     shapes = checkpoint.shapes
     table = {name: empty_moments(math.prod(shapes[name])) for name in names}  # beforehand, in one stretch of memory
     bad: dict[str, int] = dict.fromkeys(names, 0)
@@ -121,8 +120,7 @@ def histogram(
 ) -> tuple[tuple[int, ...], float, float]:
     """Count the weights of the whole model within so many standard deviations of their mean, in one more pass.
 
-    Returns:
-        The counts between evenly spaced edges, the lowest and the highest edge. What lies outside is in the end bins.
+    After the counts come the lowest and the highest edge; what lies outside is in the first and last bin.
     """
     statistics = inspection.whole.statistics
     reach = num_std * math.sqrt(statistics.variance) or max(abs(statistics.mean), 1.0)
@@ -136,10 +134,3 @@ def histogram(
 
     inspection.checkpoint.visit(inspection.whole.tensors, count, streaming or Streaming())
     return tuple(total.tolist()), low, high
-
-
-def _wnr_db(statistics: WeightStatistics, noise_variance: float | None) -> float | None:
-    if noise_variance is None:
-        return None
-    weight_variance = statistics.without_noise(noise_variance).variance
-    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf

@@ -19,7 +19,7 @@ from quietnn.checkpoints.header import Entry, encode_header
 from quietnn.checkpoints.history import Step, history, with_step
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
-from quietnn.files import replacing_file, replacing_folder, sync
+from quietnn.files import replacing_file, replacing_folder
 
 _LARGER = 2
 """Chunks of a thread that only reads: such threads are few, and small pieces would cost them twice the time."""
@@ -47,7 +47,6 @@ class StreamedCheckpoint:
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
-        """Every tensor, shard by shard."""
         return all_entries(self.shards)
 
     @cached_property
@@ -57,16 +56,11 @@ class StreamedCheckpoint:
 
     @property
     def floating(self) -> Collection[str]:
-        """The names of the floating point tensors."""
         return {name for name, entry in self.entries.items() if entry.is_floating}
 
     @property
     def history(self) -> list[Any]:
-        """What the metadata tell, of the first shard as of all others.
-
-        Raises:
-            InvalidWeights: if shards tell different things: one of them is from another copy of the model.
-        """
+        """What was done to it before, as the metadata of all shards tell."""
         told = [history(shard.header.metadata) for shard in self.shards]
         for shard, own in zip(self.shards, told, strict=True):
             if own != told[0]:
@@ -78,11 +72,11 @@ class StreamedCheckpoint:
 
     @cached_property
     def files(self) -> Sequence[Path]:
-        """The file, or everything in the folder."""
+        """Every file that a copy of it is made from."""
         return files_below(self.path) if self.path.is_dir() else (self.path,)
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The names as they are: a file holds each tensor once."""
+        """These names, one for each tensor (a file holds tied ones once), once we know how to compute with them all."""
         for name in names:
             dtype = self.entries[name].dtype
             if dtype not in TORCH_DTYPES:
@@ -93,7 +87,7 @@ class StreamedCheckpoint:
         return tuple(names)
 
     def noise_name(self, name: str) -> str:
-        """The name in `named_parameters()`, where the file has another one for tied weights."""
+        """The name that keys a tensor's noise: that of `named_parameters()`, where the file has another."""
         return self._first_names.get(name, name)
 
     @cached_property
@@ -135,14 +129,15 @@ class StreamedCheckpoint:
                 self._write_shards([partial], changes, step, streaming)
             return
         with replacing_folder(out, overwrite=overwrite, like=self.path) as partial:
-            shards = {shard.path for shard in self.shards}
-            _copy([file for file in self.files if file not in shards], self.path, partial)
+            for file in set(self.files) - {shard.path for shard in self.shards}:  # links are followed
+                place = partial / file.relative_to(self.path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, place)
             self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)
 
     def _write_shards(
         self, targets: Sequence[Path], changes: Mapping[str, Change], step: Step, streaming: Streaming
     ) -> None:
-        """Write every shard, with no pause between one and the next."""
         chunk = streaming.chunk_values
 
         def jobs() -> Iterator[tuple[_Target, Piece]]:
@@ -188,12 +183,3 @@ class _Target:
             is_last = not self._missing
         if is_last:
             self._sink.finish()
-
-
-def _copy(files: Sequence[Path], source: Path, target: Path) -> None:
-    """Copy files of one folder to the same places in another; links are followed."""
-    for path in files:
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, place)
-        sync(place)

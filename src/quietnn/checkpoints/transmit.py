@@ -96,14 +96,7 @@ def transmit_checkpoint_through(
     nor settles (`quietnn.channels.base.Settling`) gets all of them at once, and they are held, as they arrived, until
     they are written. The mean noise variance, the gain and the offset of every tensor are recorded in the output's
     metadata.
-
-    Args:
-        source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
-        out: where to write; of the same kind.
-        channel: what the weights go through, see `quietnn.channels.table`.
-        description: how the channel was asked for; recorded too.
-        seed: which noise.
-        options: those of `transmit_checkpoint`.
+    So is `description`, how the channel was asked for. All else is as in `transmit_checkpoint`.
     """
     rewriting = _opened(source, out, seed, **options)
     checkpoint, names, streaming = rewriting.checkpoint, rewriting.names, rewriting.streaming
@@ -140,13 +133,7 @@ def _noise_on(noise_name: str, std: float, seed: int) -> Change:
 
 
 class OnDisk(Mapping[str, Tensor]):
-    """Named tensors, each read from its file whenever it is asked for, and forgotten with whoever asked.
-
-    Args:
-        checkpoint: what to read from.
-        names: of which tensors. They go by the names that key their noise.
-        on_progress: told the number of bytes of each tensor that was read.
-    """
+    """Tensors by the names that key their noise, each read when it is asked for and forgotten with whoever asked."""
 
     def __init__(self, checkpoint: Checkpoint, names: Sequence[str], *, on_progress: Callable[[int], None]) -> None:
         self._checkpoint, self._on_progress = checkpoint, on_progress

@@ -133,11 +133,7 @@ def _join(threads: Iterable[Thread]) -> None:
 
 
 class Room:
-    """Lets threads in while the tensors they work on have so many weights together, the others wait.
-
-    Args:
-        largest: weights of the largest tensor, which is then in work alone if it has more than `AT_ONCE`.
-    """
+    """Lets threads in while their tensors have at most `AT_ONCE` weights together, or those of the `largest` one."""
 
     def __init__(self, largest: int) -> None:
         self._free = max(largest, AT_ONCE)
