@@ -4,7 +4,6 @@ import ctypes
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,14 @@ from quietnn.errors import InvalidWeights
 
 TORCH_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 """The dtypes that quietnn computes with; others are copied through."""
+
+
+def uncomputable(name: str, kind: object) -> InvalidWeights:
+    """The error for a noisy tensor of another kind."""
+    return InvalidWeights(
+        f"{name} is {kind}; quietnn computes with dense 16, 32 and 64 bit floats. Convert the model (for example to "
+        f"bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
+    )
 
 
 @dataclass(frozen=True)
@@ -68,80 +75,62 @@ def read_into(stretch: Tensor, path: Path, offset: int) -> None:
         raise InvalidWeights(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
 
 
-class Sink:
-    """A file to write to, with its room reserved from the start: a full disk is seen before the first weight.
+def make_file(path: Path, header: bytes, data_size: int) -> None:
+    """Begin a file, with room for all its data where the system can: a full disk is seen before the first weight."""
+    with path.open("ab") as file:
+        fallocate, size = _fallocate(), len(header) + data_size
+        if fallocate is not None and fallocate(file.fileno(), 0, 0, size) != 0:
+            number = ctypes.get_errno()
+            if number not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EINTR):
+                raise OSError(number, os.strerror(number))
+        os.ftruncate(file.fileno(), size)
+    with path.open("r+b") as file:
+        file.write(header)
 
-    Whole pages go from our memory to the disk without a copy in the system's cache, which takes less of the
-    processor, begins at once and leaves little to fsync. What does not fill a page, or lies askew in memory, or is
-    on a disk that knows no such writing, goes through the cache.
+
+def write_from(stretch: Tensor, path: Path, offset: int) -> None:
+    """Write a flat tensor of bytes to a place in a file; any thread may, in any order.
+
+    Whole pages go from our memory to the disk without a copy in the system's cache, which takes less of the processor,
+    begins at once and leaves little to fsync. What does not fill a page, or lies askew in memory, or is on a disk that
+    knows no such writing, goes through the cache.
     """
-
-    def __init__(self, path: Path, num_bytes: int) -> None:
-        self._cached, self._direct = os.open(path, os.O_RDWR | os.O_CREAT, 0o666), -1
-        try:
-            _reserve(self._cached, num_bytes)
-            with suppress(OSError, AttributeError):  # not every disk can, nor every system
-                self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT)
-        except BaseException:
-            self.close()
-            raise
-
-    def write(self, stretch: Tensor, offset: int) -> None:
-        """Write a flat tensor of bytes to a place in the file."""
-        view, end = stretch.numpy().data, offset + stretch.numel()
-        first, last = -(-offset // PAGE) * PAGE, end // PAGE * PAGE
-        if self._direct < 0 or first >= last or (stretch.data_ptr() - offset) % PAGE:
-            return self.write_bytes(view, offset)
-        self.write_bytes(view[: first - offset], offset)
-        done = _write_pages(self._direct, view[first - offset : last - offset], first)
-        self.write_bytes(view[first - offset + done :], first + done)
-
-    def write_bytes(self, view: memoryview | bytes, offset: int) -> None:
-        """Write through the system's cache; it may take the bytes in several goes."""
-        view = memoryview(view)
-        while view:
-            written = os.pwrite(self._cached, view, offset)
-            view, offset = view[written:], offset + written
-
-    def finish(self) -> None:
-        """Wait until everything is on the disk, and close."""
-        try:
-            os.fsync(self._cached)
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close without waiting; a second time does nothing."""
-        for descriptor in (self._direct, self._cached):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._direct = self._cached = -1
+    view, done = stretch.numpy().data, 0
+    first, last = -(-offset // PAGE) * PAGE, (offset + len(view)) // PAGE * PAGE
+    if first < last and (stretch.data_ptr() - offset) % PAGE == 0:
+        done = _write_pages(path, view[first - offset : last - offset], first)
+    with path.open("r+b", buffering=0) as file:
+        _write_all(file.fileno(), view[: first - offset] if done else view, offset)
+        if done:
+            _write_all(file.fileno(), view[first - offset + done :], first + done)
 
 
-def _write_pages(descriptor: int, view: memoryview, offset: int) -> int:
+def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
+    """Write through the system's cache; it may take the bytes in several goes."""
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _write_pages(path: Path, view: memoryview, offset: int) -> int:
     """Write whole pages directly; how many bytes the disk took this way."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_DIRECT)
+    except (OSError, AttributeError):  # not every disk can, nor every system
+        return 0
     done = 0
-    while done < len(view):
-        try:
+    try:
+        while done < len(view):
             written = os.pwrite(descriptor, view[done:], offset + done)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            break  # a disk with larger pages
-        done += written // PAGE * PAGE
-        if written % PAGE:
-            break
+            done += written // PAGE * PAGE
+            if written % PAGE:
+                break
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a disk with larger pages
+            raise
+    finally:
+        os.close(descriptor)
     return done
-
-
-def _reserve(descriptor: int, num_bytes: int) -> None:
-    """Set a file's size, and its room on the disk where the system can; OSError if there is too little."""
-    fallocate = _fallocate()
-    if fallocate is not None and fallocate(descriptor, 0, 0, num_bytes) != 0:
-        number = ctypes.get_errno()
-        if number not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EINTR):
-            raise OSError(number, os.strerror(number))
-    os.ftruncate(descriptor, num_bytes)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import TypedDict, cast
 
 from quietnn.checkpoints.changes import Change
 from quietnn.checkpoints.history import Step, recorded_names
-from quietnn.checkpoints.selection import Selection, ignore_selection, select
+from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.streamed import StreamedCheckpoint
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.checkpoints.workers import Streaming
@@ -91,7 +91,7 @@ class Rewriting:
         exclude: Sequence[str] = (),
         overwrite: bool = False,
         streaming: Streaming | None = None,
-        on_selection: Callable[[Selection], None] = ignore_selection,
+        on_selection: Callable[[Selection], None] = lambda selection: None,
         recorded: bool = False,
     ) -> "Rewriting":
         """Open a checkpoint, choose its noisy tensors (by the rule, or as `recorded` in it), and check the output."""

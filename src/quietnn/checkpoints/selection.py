@@ -16,10 +16,6 @@ class Selection:
     untouched: tuple[str, ...]
 
 
-def ignore_selection(selection: Selection) -> None:
-    """Show it to nobody."""
-
-
 def select(
     shapes: Mapping[str, Sequence[int]],
     floating: Collection[str],

@@ -2,18 +2,16 @@
 
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from quietnn.checkpoints.changes import Change, Look
-from quietnn.checkpoints.disk import TORCH_DTYPES, Piece, Sink, pieces_of, read_into
+from quietnn.checkpoints.disk import TORCH_DTYPES, Piece, make_file, pieces_of, read_into, uncomputable, write_from
 from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards, first_names
 from quietnn.checkpoints.header import Entry, encode_header
 from quietnn.checkpoints.history import Step, history, with_step
@@ -78,12 +76,8 @@ class StreamedCheckpoint:
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
         """These names, one for each tensor (a file holds tied ones once), once we know how to compute with them all."""
         for name in names:
-            dtype = self.entries[name].dtype
-            if dtype not in TORCH_DTYPES:
-                raise InvalidWeights(
-                    f"{name} is {dtype}; quietnn computes with {', '.join(TORCH_DTYPES)}. Convert the model "
-                    f"(for example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
-                )
+            if self.entries[name].dtype not in TORCH_DTYPES:
+                raise uncomputable(name, self.entries[name].dtype)
         return tuple(names)
 
     def noise_name(self, name: str) -> str:
@@ -140,46 +134,21 @@ class StreamedCheckpoint:
     ) -> None:
         chunk = streaming.chunk_values
 
-        def jobs() -> Iterator[tuple[_Target, Piece]]:
+        def jobs() -> Iterator[tuple[Shard, Path, int, Piece]]:
             for shard, path in zip(self.shards, targets, strict=True):
                 header = encode_header(shard.header, with_step(shard.header.metadata, step))
                 path.touch(shard.path.stat().st_mode & 0o666 | 0o600)  # as open to others as it was, and to us
-                sink = opened.enter_context(closing(Sink(path, len(header) + shard.header.data_size)))
-                pieces = list(pieces_of(shard.header, chunk))
-                target = _Target(shard, sink, header, len(pieces))
-                yield from ((target, piece) for piece in pieces)
+                make_file(path, header, shard.header.data_size)
+                yield from ((shard, path, len(header), piece) for piece in pieces_of(shard.header, chunk))
 
-        def work(job: tuple[_Target, Piece], buffer: Tensor) -> None:
-            target, piece = job
-            target.write(piece, buffer, changes.get(piece.name))
+        def work(job: tuple[Shard, Path, int, Piece], buffer: Tensor) -> None:
+            shard, path, data_start, piece = job
+            place = data_start + piece.begin
+            stretch = piece.within(buffer, place)
+            read_into(stretch, shard.path, shard.header.data_start + piece.begin)
+            if piece.name in changes:
+                changes[piece.name](stretch.view(piece.dtype), piece.start)
+            write_from(stretch, path, place)
             streaming.on_progress(piece.num_bytes)
 
-        with ExitStack() as opened:
-            run(jobs(), work, streaming.writers, chunk)
-
-
-class _Target:
-    """A shard being written; whoever writes the last of its pieces waits for the disk, while others go on."""
-
-    def __init__(self, shard: Shard, sink: Sink, header: bytes, num_pieces: int) -> None:
-        self._shard, self._sink, self._data_start = shard, sink, len(header)
-        self._missing, self._lock = num_pieces + 1, Lock()
-        sink.write_bytes(header, 0)
-        self._done()
-
-    def write(self, piece: Piece, buffer: Tensor, change: Change | None) -> None:
-        """Read a piece, change it and write it."""
-        place = self._data_start + piece.begin
-        stretch = piece.within(buffer, place)
-        read_into(stretch, self._shard.path, self._shard.header.data_start + piece.begin)
-        if change is not None:
-            change(stretch.view(piece.dtype), piece.start)
-        self._sink.write(stretch, place)
-        self._done()
-
-    def _done(self) -> None:
-        with self._lock:
-            self._missing -= 1
-            is_last = not self._missing
-        if is_last:
-            self._sink.finish()
+        run(jobs(), work, streaming.writers, chunk)

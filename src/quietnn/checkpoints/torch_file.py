@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from quietnn.checkpoints.changes import Change, Look
+from quietnn.checkpoints.disk import uncomputable
 from quietnn.checkpoints.history import KEY, Step, history, with_step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights, MissingData
@@ -73,11 +74,7 @@ class TorchCheckpoint:
             if tensor.is_meta:
                 raise InvalidWeights(f"{name} is on the meta device and has no values; save the model once it has some")
             if tensor.dtype not in COMPUTABLE or tensor.layout is not torch.strided:
-                kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
-                raise InvalidWeights(
-                    f"{name} is {kind}; quietnn computes with dense 16, 32 and 64 bit floats. Convert the model (for "
-                    f"example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
-                )
+                raise uncomputable(name, tensor.dtype if tensor.layout is torch.strided else tensor.layout)
         for name, other in split_ties(self.state, names):
             raise InvalidWeights(
                 f"{name} and {other} are two names of one tensor, and only {name} counts as noisy; "
