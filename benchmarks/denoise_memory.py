@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from quietnn.repairs.affine import Temperatures
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 
 GOAL = 0.85
 
@@ -51,9 +51,9 @@ def main() -> None:
     received = transformer_like(int(arguments.gigabytes * 1e9))
     size = sum(tensor.nbytes for tensor in received.values())
     out = {name: torch.empty_like(tensor).fill_(0.0) for name, tensor in received.items()}  # pages touched
-    whole = Reception.of(received, noise_variance=1e-4)
-    layers = Reception.of(received, noise_variance=1e-4, groups="layerwise")
-    by_whole, by_layers = (reception.denoisers(Temperatures(0.9, 0.1)) for reception in (whole, layers))
+    whole = GroupedWeights.of(received, noise_variance=1e-4)
+    layers = GroupedWeights.of(received, noise_variance=1e-4, groups="layerwise")
+    by_whole, by_layers = (by_group.denoisers(Temperatures(0.9, 0.1)) for by_group in (whole, layers))
 
     def copy() -> None:
         for name, tensor in received.items():
@@ -81,7 +81,7 @@ def main() -> None:
         ratio = stats.median(copied / own for copied, own in zip(times["copy"], took, strict=True))
         verdict = "met" if ratio >= GOAL else "missed"
         print("" if name == "copy" else f"   {ratio:6.1%} of the copy (goal {GOAL:.0%}: {verdict})")
-    took = stats.median(seconds(lambda: Reception.of(received, noise_variance=1e-4)) for _ in range(3))
+    took = stats.median(seconds(lambda: GroupedWeights.of(received, noise_variance=1e-4)) for _ in range(3))
     print(f"{'checks, statistics':20s} {took:.4f} s  {size / took / 1e9:6.2f} GB/s read")
 
 

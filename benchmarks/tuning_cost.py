@@ -16,7 +16,7 @@ import torch
 
 from quietnn.channels.transmit import transmit
 from quietnn.experiments.methods import Draw, run_method
-from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS
+from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS
 from quietnn.repairs.temperatures.tune import Search
 from quietnn.tasks.base import Task
 from quietnn.tasks.registry import load_task

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from quietnn.errors import QuietnnError
     from quietnn.evidence import Evidence
     from quietnn.methods import Method
+    from quietnn.moments import WeightStatistics
     from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
     from quietnn.noise_power.estimate import noise_power_from_pilots, noise_power_from_receptions
     from quietnn.observation import Observation, observe
     from quietnn.repairs.affine import AffineDenoiser, Temperatures
     from quietnn.repairs.base import REPAIRS, Repair, Repaired, register
-    from quietnn.repairs.batchnorm.calibrate import calibrate
-    from quietnn.repairs.batchnorm.re_estimation import re_estimate
+    from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, re_estimate
     from quietnn.repairs.branches import denoise_branches
     from quietnn.repairs.denoise import denoise
     from quietnn.repairs.finetuning import finetune
@@ -38,12 +38,11 @@ if TYPE_CHECKING:
     from quietnn.repairs.front import auto, repair
     from quietnn.repairs.posterior import posterior
     from quietnn.repairs.self_training import self_train
-    from quietnn.repairs.structured import calibrate_structured
     from quietnn.repairs.temperatures.tune import Search, tune
     from quietnn.score import Score
     from quietnn.tasks.base import Examples, Task
     from quietnn.tasks.registry import load_task
-    from quietnn.weights import WeightStatistics, noisy_names
+    from quietnn.weights import noisy_names
 
 __version__ = "0.1.0"
 
@@ -64,10 +63,10 @@ _HOMES = {
     "Search": "quietnn.repairs.temperatures.tune",
     "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.repairs.affine",
-    "WeightStatistics": "quietnn.weights",
+    "WeightStatistics": "quietnn.moments",
     "auto": "quietnn.repairs.front",
     "calibrate": "quietnn.repairs.batchnorm.calibrate",
-    "calibrate_structured": "quietnn.repairs.structured",
+    "calibrate_structured": "quietnn.repairs.batchnorm.calibrate",
     "channel_named": "quietnn.channels.table",
     "denoise": "quietnn.repairs.denoise",
     "denoise_branches": "quietnn.repairs.branches",
@@ -81,7 +80,7 @@ _HOMES = {
     "noisy_names": "quietnn.weights",
     "observe": "quietnn.observation",
     "posterior": "quietnn.repairs.posterior",
-    "re_estimate": "quietnn.repairs.batchnorm.re_estimation",
+    "re_estimate": "quietnn.repairs.batchnorm.calibrate",
     "register": "quietnn.repairs.base",
     "repair": "quietnn.repairs.front",
     "self_train": "quietnn.repairs.self_training",
@@ -94,8 +93,8 @@ _HOMES = {
 _FORMER = {
     "AutoResult": "quietnn.repairs.base:Repaired",
     "BlockFading": "quietnn.channels.radio:BlockFading",
-    "CalibratedLayer": "quietnn.repairs.batchnorm.report:CalibratedLayer",
-    "CalibrationReport": "quietnn.repairs.batchnorm.report:CalibrationReport",
+    "CalibratedLayer": "quietnn.repairs.batchnorm.rule:CalibratedLayer",
+    "CalibrationReport": "quietnn.repairs.batchnorm.rule:CalibrationReport",
     "CodedDigital": "quietnn.channels.digital:CodedDigital",
     "Criterion": "quietnn.repairs.temperatures.result:Criterion",
     "DenoisedCheckpoint": "quietnn.checkpoints.denoise:DenoisedCheckpoint",
@@ -108,7 +107,6 @@ _FORMER = {
     "Inspection": "quietnn.checkpoints.inspect:Inspection",
     "InvalidConfig": "quietnn.errors:InvalidConfig",
     "InvalidWeights": "quietnn.errors:InvalidWeights",
-    "METHODS": "quietnn.repairs.affine:METHODS",
     "MantissaTruncation": "quietnn.channels.quantisation:MantissaTruncation",
     "Medium": "quietnn.channels.base:Channel",
     "MissingData": "quietnn.errors:MissingData",
@@ -119,7 +117,7 @@ _FORMER = {
     "Power": "quietnn.channels.awgn:Power",
     "Quantisation": "quietnn.channels.quantisation:Quantisation",
     "ReRAM": "quietnn.channels.memories:ReRAM",
-    "Reception": "quietnn.repairs.grouped:Reception",
+    "Reception": "quietnn.repairs.grouped:GroupedWeights",
     "Repetition": "quietnn.channels.repetition:Repetition",
     "SelfTrained": "quietnn.repairs.base:Repaired",
     "Streaming": "quietnn.checkpoints.workers:Streaming",
@@ -129,7 +127,6 @@ _FORMER = {
     "TunedTemperatures": "quietnn.checkpoints.temperatures:TunedTemperatures",
     "TuningResult": "quietnn.repairs.temperatures.result:TuningResult",
     "affine_coefficients": "quietnn.theory.family:affine_coefficients",
-    "calibrated_starts": "quietnn.repairs.calibrated_starts:calibrated_starts",
     "confidence_loss": "quietnn.repairs.self_training:confidence_loss",
     "layerwise": "quietnn.weights:layerwise",
     "medium_named": "quietnn.channels.table:channel_named",
@@ -145,8 +142,10 @@ _FORMER = {
 """Names that were public in version 0.1 and where they are now; they go with version 0.3."""
 
 _GONE = {
+    "METHODS": "quietnn.REPAIRS",
     "at_unit_gain": "observation.at_unit_gain()",
     "calibrate_with_report": 'calibrate(...).details["report"]',
+    "calibrated_starts": "quietnn.posterior(...), which makes them",
     "classification_loss": "quietnn.Evidence(inputs, labels)",
 }
 """Names that were public in version 0.1 and have no heir of the same shape."""

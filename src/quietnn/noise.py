@@ -51,6 +51,18 @@ def noise_by_tensor(
     return {name: _checked(given[name], name, weights[name]) for name in weights}
 
 
+def noise_of_each(
+    noise_variance: NoiseVariance, weights: Weights, groups: Partition | None = None
+) -> dict[str, TensorNoise]:
+    """The noise variance of each tensor, also where one number serves the whole model.
+
+    >>> noise_of_each(0.1, {"fc.weight": torch.ones(4)})
+    {'fc.weight': 0.1}
+    """
+    found = noise_by_tensor(noise_variance, weights, groups)
+    return dict.fromkeys(weights, one_variance(noise_variance)) if found is None else found
+
+
 def one_variance(noise_variance: NoiseVariance) -> float:
     """The one number that a model's noise variance is.
 

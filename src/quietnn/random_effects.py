@@ -1,7 +1,7 @@
 """Values that differ by more than their own errors: how much, and what that says of each (empirical Bayes)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -26,16 +26,13 @@ def excess_variance(squares: Tensor, known: Tensor, scale: Tensor) -> float:
     >>> excess_variance(torch.tensor([0.5]), known=torch.tensor([1.0]), scale=torch.ones(1))
     0.0
     """
-    excess = 0.0
-    for _ in range(_STEPS):
+
+    def look(excess: float) -> tuple[float, float]:
         total = (known + excess * scale).clamp_min(_TINY)
         ratios = squares / total
-        surplus = float(ratios.mean()) - 1
-        if surplus <= TOLERANCE:
-            break
-        # The surplus is convex and falls with g, so Newton's steps from the left never overshoot.
-        excess += surplus / float((ratios * scale / total).mean())
-    return excess
+        return float(ratios.mean()) - 1, float((ratios * scale / total).mean())
+
+    return _spread(look)
 
 
 def shrunk(values: Sequence[float], errors: Sequence[float]) -> list[float]:
@@ -47,16 +44,39 @@ def shrunk(values: Sequence[float], errors: Sequence[float]) -> list[float]:
     [1.25, 2.75]
     """
     errors = [max(error, SMALLEST) for error in errors]
-    spread = 0.0
-    for _ in range(_STEPS):
+
+    def look(spread: float) -> tuple[float, float]:
         centre = _weighted_mean(values, [error + spread for error in errors])
         ratios = [(value - centre) ** 2 / (error + spread) for value, error in zip(values, errors, strict=True)]
-        surplus = math.fsum(ratios) - (len(values) - 1)
+        slope = math.fsum(ratio / (error + spread) for ratio, error in zip(ratios, errors, strict=True))
+        return math.fsum(ratios) - (len(values) - 1), slope
+
+    spread = _spread(look)
+    centre = _weighted_mean(values, [error + spread for error in errors])
+    return [centre + spread / (spread + error) * (value - centre) for value, error in zip(values, errors, strict=True)]
+
+
+def beyond_error(seen: Tensor, error: Tensor | float) -> Tensor:
+    """The share of a squared deviation that its sampling error does not explain (James and Stein's positive part).
+
+    >>> beyond_error(torch.tensor([4.0, 1.0]), error=2.0)
+    tensor([0.5000, 0.0000])
+    """
+    return (1.0 - error / seen).clamp_min(0.0)
+
+
+def _spread(look: Callable[[float], tuple[float, float]]) -> float:
+    """The variance at which a surplus is gone; `look` tells the surplus at a variance, and how fast it falls there.
+
+    The surplus is convex and falls, so Newton's steps from the left never overshoot.
+    """
+    spread = 0.0
+    for _ in range(_STEPS):
+        surplus, slope = look(spread)
         if surplus <= TOLERANCE:
             break
-        # The surplus is convex and falls with the spread, so Newton's steps from the left never overshoot.
-        spread += surplus / math.fsum(ratio / (error + spread) for ratio, error in zip(ratios, errors, strict=True))
-    return [centre + spread / (spread + error) * (value - centre) for value, error in zip(values, errors, strict=True)]
+        spread += surplus / slope
+    return spread
 
 
 def _weighted_mean(values: Sequence[float], variances: Sequence[float]) -> float:

@@ -17,9 +17,9 @@ from quietnn.channels.moments import (
     weight_points,
 )
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import mmse
-from quietnn.weights import WeightStatistics
 
 
 def pair(gain: float, noise: float, *, count: int = 200_000) -> tuple[Tensor, Tensor]:

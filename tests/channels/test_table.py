@@ -27,9 +27,9 @@ from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
-from quietnn.reports.channels import channel_title, level_ticks, over_channels, wnr_axis
+from quietnn.reports.titles import channel_title, level_ticks, over_channels, wnr_axis
 from quietnn.targets import noisy_weights
-from quietnn.tasks.models.thin_resnet import thin_resnet
+from quietnn.tasks.models.resnet import thin_resnet
 from quietnn.weights import Weights
 
 RUN = CliRunner()
@@ -103,7 +103,7 @@ def test_every_row_leads_to_a_channel_that_can_be_set_by_its_level() -> None:
 
 
 def test_the_table_needs_no_torch() -> None:
-    program = "import sys, quietnn.reports.channels; print('torch' in sys.modules)"
+    program = "import sys, quietnn.reports.titles; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 import quietnn
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.workers import Streaming
+from quietnn.moments import WeightStatistics
 from quietnn.observation import observe
-from quietnn.weights import WeightStatistics
 
 NOISY = ("scale", "conv.weight", "conv.bias", "fc.weight")
 

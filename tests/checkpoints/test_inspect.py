@@ -11,7 +11,7 @@ from torch import Tensor
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import histogram, inspect_checkpoint
 from quietnn.checkpoints.workers import Streaming
-from quietnn.weights import WeightStatistics
+from quietnn.moments import WeightStatistics
 
 Run = Callable[..., str]
 

@@ -15,10 +15,9 @@ from quietnn.repairs.base import REPAIRS
 from quietnn.repairs.choice import at_least
 from quietnn.repairs.grouped import GroupTemperatures, grouped
 from quietnn.repairs.temperatures import tune
-from quietnn.repairs.temperatures.gradient import GradientSettings, GradientTuning, tune_by_gradient
-from quietnn.repairs.temperatures.layerwise import start_from
-from quietnn.repairs.temperatures.natural import LAYERWISE
+from quietnn.repairs.temperatures.gradient import LAYERWISE, GradientSettings, GradientTuning, tune_by_gradient
 from quietnn.repairs.temperatures.result import Trial, TuningResult
+from quietnn.repairs.temperatures.steps import start_from
 from quietnn.repairs.temperatures.tune import Search, searched, searched_by_group
 from quietnn.tasks.digits import digits_task
 

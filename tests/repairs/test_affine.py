@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import (
-    METHODS,
     ML,
     MMSE,
     AffineDenoiser,
@@ -22,8 +22,8 @@ from quietnn.repairs.affine import (
     mmse,
     mmse_p,
     mmse_pb,
+    temperatures_of,
 )
-from quietnn.weights import WeightStatistics
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SameBits = Callable[[Tensor, Tensor], bool]
@@ -53,17 +53,14 @@ class TestMembers:
             prior, noise_variance, lambda_prime=0.0, beta=beta
         )
 
-    def test_the_table_names_each_method_with_its_equation(self) -> None:
-        assert {name: method.equation for name, method in METHODS.items()} == {
-            "ml": "(4)",
-            "mmse": "(8)",
-            "mmse_p": "(10)",
-            "mmse_pb": "(13)",
-        }
-        assert METHODS["ml"].temperatures(None, None) == ML
-        assert METHODS["mmse"].temperatures(None, None) == MMSE
-        assert METHODS["mmse_p"].temperatures(0.9, None) == Temperatures(0.9, 0.0)
-        assert METHODS["mmse_pb"].temperatures(0.9, -2.0) == Temperatures(0.9, -2.0)
+    def test_what_each_method_leaves_free(self) -> None:
+        assert temperatures_of("ml", None, None) == ML
+        assert temperatures_of("mmse", None, None) == MMSE
+        assert temperatures_of("mmse_p", 0.9, None) == Temperatures(0.9, 0.0)
+        assert temperatures_of("mmse_pb", 0.9, -2.0) == Temperatures(0.9, -2.0)
+        assert temperatures_of("mmse_pb", 0.0, 0.0) == MMSE
+        with pytest.raises(InvalidConfig, match="there is no method 'map'; choose one of ml, mmse, mmse_p, mmse_pb"):
+            temperatures_of("map", None, None)
 
     @pytest.mark.parametrize(
         ("method", "lambda_prime", "beta", "message"),
@@ -79,7 +76,7 @@ class TestMembers:
         self, method: str, lambda_prime: float | None, beta: float | None, message: str
     ) -> None:
         with pytest.raises(InvalidConfig, match=message):
-            METHODS[method].temperatures(lambda_prime, beta)
+            temperatures_of(method, lambda_prime, beta)
 
     def test_the_pole(self) -> None:
         prior = WeightStatistics(0.0, 0.1, 10)

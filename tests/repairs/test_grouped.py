@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, AffineDenoiser, Temperatures, mmse
-from quietnn.repairs.grouped import Reception
-from quietnn.weights import WeightStatistics
+from quietnn.repairs.grouped import GroupedWeights
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def weights() -> dict[str, Tensor]:
 
 
 def test_statistics_are_estimated_per_group(weights: dict[str, Tensor]) -> None:
-    whole = Reception.of(weights, 1.0)
+    whole = GroupedWeights.of(weights, 1.0)
     assert whole.statistics["whole"].num_weights == 8
-    layers = Reception.of(weights, 1.0, groups="layerwise")
+    layers = GroupedWeights.of(weights, 1.0, groups="layerwise")
     assert layers.statistics == {"a": WeightStatistics(0.0, 8.0, 6), "b": WeightStatistics(0.0, 0.0, 2)}
 
 
 def test_a_group_without_signal_is_zeroed_by_mmse_and_kept_by_ml(weights: dict[str, Tensor]) -> None:
-    layers = Reception.of(weights, 1.0, groups="layerwise")
+    layers = GroupedWeights.of(weights, 1.0, groups="layerwise")
     assert layers.denoisers(MMSE)["b"] == AffineDenoiser(0.0, 0.0)
     assert layers.denoisers(ML)["b"] == AffineDenoiser(1.0, 0.0)
     with pytest.raises(InfeasibleTemperatures, match=r"lambda' = 1.01 is outside \[0, 1 \+ eta\) = \[0, 1\)"):
@@ -45,39 +45,39 @@ def test_layerwise_on_one_layer_equals_whole(noise_variance: float, lambda_prime
     layer = {"fc.weight": torch.randn(4, 6, generator=generator), "fc.bias": torch.randn(4, generator=generator)}
     temperatures = Temperatures(lambda_prime, beta)
     estimates = [
-        reception.estimate(reception.denoisers(temperatures))
-        for reception in (Reception.of(layer, noise_variance, groups=groups) for groups in ("whole", "layerwise"))
+        by_group.estimate(by_group.denoisers(temperatures))
+        for by_group in (GroupedWeights.of(layer, noise_variance, groups=groups) for groups in ("whole", "layerwise"))
     ]
     assert all(torch.equal(estimates[0][name], estimates[1][name]) for name in layer)
 
 
 def test_clean_statistics_are_used_as_given(weights: dict[str, Tensor]) -> None:
     clean = WeightStatistics(1.0, 3.0, 8)
-    reception = Reception.of(weights, 1.0, statistics={"whole": clean})
-    assert reception.denoisers(MMSE) == {"whole": mmse(clean, 1.0)}
+    by_group = GroupedWeights.of(weights, 1.0, statistics={"whole": clean})
+    assert by_group.denoisers(MMSE) == {"whole": mmse(clean, 1.0)}
 
 
 def test_each_group_has_its_own_map_and_all_tensors_are_estimated(weights: dict[str, Tensor]) -> None:
-    reception = Reception.of(weights, 1.0, groups={"matrices": ["a.weight", "b.weight"], "biases": ["a.bias"]})
-    estimate = reception.estimate({"matrices": AffineDenoiser(2.0, 0.0), "biases": AffineDenoiser(0.0, 7.0)})
+    by_group = GroupedWeights.of(weights, 1.0, groups={"matrices": ["a.weight", "b.weight"], "biases": ["a.bias"]})
+    estimate = by_group.estimate({"matrices": AffineDenoiser(2.0, 0.0), "biases": AffineDenoiser(0.0, 7.0)})
     assert set(estimate) == set(weights)
     assert torch.equal(estimate["a.weight"], 2 * weights["a.weight"])
     assert torch.equal(estimate["a.bias"], torch.tensor([7.0, 7.0]))
 
 
 def test_estimates_go_where_they_are_asked_to(weights: dict[str, Tensor]) -> None:
-    reception = Reception.of(weights, 1.0)
+    by_group = GroupedWeights.of(weights, 1.0)
     out = {name: torch.empty_like(tensor) for name, tensor in weights.items()}
-    estimate = reception.estimate(reception.denoisers(MMSE), out=out)
+    estimate = by_group.estimate(by_group.denoisers(MMSE), out=out)
     assert all(estimate[name] is out[name] for name in weights)
     assert torch.equal(weights["a.bias"], torch.tensor([3.0, -3.0])), "what was received stays"
 
 
 @pytest.mark.parametrize("form", ["centred", "uncentred", "zero-mean"])
 def test_the_form_reaches_the_denoisers(form: str) -> None:
-    reception = Reception.of({"w": torch.tensor([1.0, 3.0])}, 0.5, form=form)
+    by_group = GroupedWeights.of({"w": torch.tensor([1.0, 3.0])}, 0.5, form=form)
     rho = {"centred": 0.0, "uncentred": 2.0, "zero-mean": 0.0}[form]
-    assert reception.denoisers(ML)["whole"] == AffineDenoiser(1.0, rho)
+    assert by_group.denoisers(ML)["whole"] == AffineDenoiser(1.0, rho)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_form_reaches_the_denoisers(form: str) -> None:
     ],
 )
 def test_bad_input(weights: dict[str, Tensor], arguments: dict[str, object], error: type, message: str) -> None:
-    build: Callable[..., Reception] = Reception.of
+    build: Callable[..., GroupedWeights] = GroupedWeights.of
     with pytest.raises(error, match=message):
         build(**{"weights": weights, "noise_variance": 1.0, **arguments})
 
@@ -103,4 +103,4 @@ def test_bad_input(weights: dict[str, Tensor], arguments: dict[str, object], err
 @pytest.mark.parametrize("temperatures", [{"a": ML}, {"a": ML, "b": ML, "c": ML}])
 def test_temperatures_for_other_groups(weights: dict[str, Tensor], temperatures: dict[str, Temperatures]) -> None:
     with pytest.raises(InvalidConfig, match=r"differ in '[bc]'; give one pair for each group"):
-        Reception.of(weights, 1.0, groups="layerwise").denoisers(temperatures)
+        GroupedWeights.of(weights, 1.0, groups="layerwise").denoisers(temperatures)

@@ -12,8 +12,9 @@ from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
 from quietnn.observation import Observation
+from quietnn.repairs.batchnorm.calibrate import calibrate_structured
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
-from quietnn.repairs.grouped import Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.kernels import (
     KernelMap,
     _chi_square_over_degrees,
@@ -22,7 +23,6 @@ from quietnn.repairs.kernels import (
     structured_denoisers,
 )
 from quietnn.repairs.posterior import posterior
-from quietnn.repairs.structured import calibrate_structured
 from quietnn.targets import noisy_weights, with_weights
 
 
@@ -71,7 +71,7 @@ def test_without_noise_nothing_changes(lambda_prime: float) -> None:
     assert torch.equal(kernel_map(clean, 0.0, lambda_prime=lambda_prime)(clean), clean)
     model = small_network()
     maps = structured_denoisers(Observation(model, 0.0), lambda_prime=lambda_prime)
-    layers = Reception.of(noisy_weights(model), 0.0, groups="layerwise")
+    layers = GroupedWeights.of(noisy_weights(model), 0.0, groups="layerwise")
     for name, tensor in layers.estimate(maps).items():
         assert torch.equal(tensor, model.get_parameter(name).detach())
 

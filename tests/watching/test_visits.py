@@ -14,9 +14,7 @@ from quietnn.evidence import Evidence
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.calibrate import calibrate, mmse_calibrated
-from quietnn.repairs.batchnorm.re_estimation import re_estimate
-from quietnn.repairs.structured import calibrate_structured
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
 from quietnn.targets import noisy_weights
 from quietnn.watching.visits import Visit, visit_batch_norms
 

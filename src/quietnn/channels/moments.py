@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.observation import Observation, of_tensor, undone
 from quietnn.units import ratio_to_db
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.weights import Weights
 
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)
 HISTOGRAM_REACH = 6.0

@@ -27,10 +27,11 @@ from torch import Tensor
 from quietnn.channels.base import check_link_db, check_whole
 from quietnn.channels.randomness import check_seed, standard_normal
 from quietnn.errors import InvalidWeights
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, WeightStatistics, check_weights, checked
+from quietnn.weights import Weights, check_weights, checked
 
 _LARGEST_BLOCK = 2**31
 

@@ -10,9 +10,9 @@ from torch import nn
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Channel
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.moments import one_torch_thread
 from quietnn.observation import Observation
 from quietnn.targets import Target, noisy_weights, with_weights
-from quietnn.threads import one_torch_thread
 from quietnn.weights import NORMALISATION_TYPES, Weights
 
 

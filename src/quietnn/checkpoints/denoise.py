@@ -15,15 +15,15 @@ from quietnn.checkpoints.inspect import moments_of
 from quietnn.checkpoints.opening import Checkpoint, RewriteOptions, Rewriting
 from quietnn.checkpoints.temperatures import TunedTemperatures
 from quietnn.errors import InvalidConfig
-from quietnn.moments import Moments
+from quietnn.moments import Moments, WeightStatistics
 from quietnn.noise import mean_noise
 from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.denoise import method_denoisers, method_temperatures
-from quietnn.repairs.grouped import GroupTemperatures, Reception
-from quietnn.repairs.heteroscedastic import priors_under, told_of
+from quietnn.repairs.denoise import method_temperatures
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
+from quietnn.repairs.priors import priors_under, told_of
 from quietnn.theory.family import Form, check_variance, noise_variance_within
 from quietnn.units import db_to_ratio
-from quietnn.weights import Partition, WeightStatistics, partition
+from quietnn.weights import Partition, partition
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def denoise_checkpoint(
     """
     form = Form(form)
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
-    method_temperatures(method, lambda_prime, beta, pairs)  # before an hour of reading
+    family = method_temperatures(method, lambda_prime, beta, pairs)  # refused before an hour of reading
     rewriting = Rewriting.open(source, out, recorded=recorded, **options)
     checkpoint, names = rewriting.checkpoint, rewriting.names
     chosen = _grouped(names, groups, pairs)
@@ -88,8 +88,8 @@ def denoise_checkpoint(
     if wnr_db is not None:
         received = WeightStatistics.from_moments(list(moments.values()))
         noise = RecordedNoise(noise_variance_within(wnr_db, received.variance))
-    reception = _reception(checkpoint, moments, chosen, noise.variance, form)
-    denoisers = method_denoisers(reception, method, lambda_prime, beta, pairs)
+    by_group = _by_group(checkpoint, moments, chosen, noise.variance, form)
+    denoisers = by_group.denoisers(family)
     changes = {
         name: _change(name, denoisers[group], noise, largest_magnitude(moments[name]))
         for group, members in chosen.items()
@@ -101,14 +101,14 @@ def denoise_checkpoint(
         chosen_by = {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}
     step = {
         "verb": "denoise",
-        "noise_variance": reception.noise_variance,
+        "noise_variance": by_group.noise_variance,
         **chosen_by,
         "groups": groups,
         "form": form.value,
         "theta_rho": {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()},
     }
     rewriting.write(changes, step)
-    return DenoisedCheckpoint(reception.noise_variance, reception.statistics, denoisers)
+    return DenoisedCheckpoint(by_group.noise_variance, by_group.statistics, denoisers)
 
 
 def _settled(
@@ -151,24 +151,24 @@ def _grouped(names: Sequence[str], groups: str, pairs: GroupTemperatures | None)
     return chosen
 
 
-def _reception(
+def _by_group(
     checkpoint: Checkpoint,
     moments: Mapping[str, Moments],
     groups: Partition,
     noise: float | Mapping[str, float],
     form: Form,
-) -> Reception:
+) -> GroupedWeights:
     """What the receiver knows of each group; the weights themselves stay on the disk."""
     if not isinstance(noise, Mapping):
         statistics = {
             group: WeightStatistics.from_moments([moments[name] for name in members]).without_noise(noise)
             for group, members in groups.items()
         }
-        return Reception({}, noise, groups, statistics, form)
+        return GroupedWeights({}, noise, groups, statistics, form)
     shapes = {name: torch.empty(tuple(checkpoint.shapes[name]), device="meta") for name in moments}
     found = {name: told_of(WeightStatistics.from_moments([own]), noise[name]) for name, own in moments.items()}
     statistics, priors = priors_under(found, noise, groups)
-    return Reception(shapes, mean_noise(noise, shapes), groups, statistics, form, noise, priors)
+    return GroupedWeights(shapes, mean_noise(noise, shapes), groups, statistics, form, noise, priors)
 
 
 def _change(name: str, denoiser: AffineDenoiser, noise: RecordedNoise, largest: float) -> Change:

@@ -14,10 +14,10 @@ from quietnn.checkpoints.opening import Checkpoint, open_checkpoint
 from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights
-from quietnn.moments import BLOCK, Moments, block_moments, empty_moments
+from quietnn.moments import BLOCK, Moments, WeightStatistics, block_moments, empty_moments
 from quietnn.theory.family import check_variance
 from quietnn.units import ratio_to_db
-from quietnn.weights import WeightStatistics, partition
+from quietnn.weights import partition
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,11 @@ from quietnn.checkpoints.inspect import moments_of
 from quietnn.checkpoints.opening import Checkpoint, RewriteOptions, Rewriting
 from quietnn.checkpoints.workers import Room, Streaming, give_back, run
 from quietnn.errors import check_is
-from quietnn.moments import Moments, block_moments
+from quietnn.moments import Moments, WeightStatistics, block_moments, one_torch_thread
 from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
 from quietnn.observation import Observation, of_tensor
-from quietnn.threads import one_torch_thread
 from quietnn.units import ratio_to_db
-from quietnn.weights import Weights, WeightStatistics, check_weights
+from quietnn.weights import Weights, check_weights
 
 _MOST_STD = 10.0
 """Noise drawn in float32 is never further from zero than this many standard deviations."""

@@ -8,7 +8,7 @@ from quietnn.errors import InfeasibleTemperatures, InvalidConfig, unknown_choice
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.base import REPAIRS, Repaired
-from quietnn.repairs.denoise import denoised
+from quietnn.repairs.grouped import denoised
 from quietnn.repairs.temperatures.tune import DEFAULT, Search, mmse_pb, searched
 
 
@@ -47,7 +47,7 @@ def _mmse_pb_reused(draw: Draw) -> Repaired:
     found = searched(there.observation.at_unit_gain(), there.tuning, there.search, seed=there.seed)
     here = draw.observation.at_unit_gain()
     try:
-        model = denoised(here, temperatures=found.temperatures, form=draw.search.form)
+        model = denoised(here, found.temperatures, form=draw.search.form)
     except InfeasibleTemperatures:
         return Repaired(here.received, "mmse_pb_reused")
     return Repaired(model, "mmse_pb_reused", 0, {"temperatures": found.temperatures, "search": found})

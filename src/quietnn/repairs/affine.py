@@ -1,4 +1,12 @@
-"""The paper's denoisers: one affine map per group, four names for it."""
+"""The paper's denoisers: one affine map per group, four names for it; and one per weight, where the noise differs.
+
+With `z_i ~ N(0, v_i)` the derivation of the family (eqs. 10, 13) goes through for each weight by itself, with the
+temperatures of its group (docs/channels.md). In the centred form
+
+    theta_i = sigma_w^2 / (sigma_w^2 + (1 - lambda') v_i)        rho_i = (1 - theta_i) mu_w + theta_i v_i beta
+
+and the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +16,9 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.theory.family import Form, affine_coefficients
-from quietnn.weights import WeightStatistics
+from quietnn.moments import WeightStatistics
+from quietnn.noise import TensorNoise
+from quietnn.theory.family import Form, affine_coefficients, check_lambda_prime
 
 _ROW = 1 << 16
 """16-bit weights that one thread maps at a time."""
@@ -98,6 +107,22 @@ def _normalise(source: Tensor, sink: Tensor, theta: float, rho: float) -> None:
         )
 
 
+@dataclass(frozen=True)
+class WeightwiseMap:
+    """The map `w_hat_i = theta_i r_i + rho_i` of one tensor; both are numbers, or tensors that broadcast to it."""
+
+    theta: TensorNoise
+    rho: TensorNoise
+
+    @torch.no_grad()
+    def __call__(self, received: Tensor, out: Tensor | None = None) -> Tensor:
+        """Denoise a tensor, into `out` if given; 16-bit tensors are computed in float32 and rounded once."""
+        exact = torch.promote_types(received.dtype, torch.float32)
+        theta, rho = (part.to(exact) if isinstance(part, Tensor) else part for part in (self.theta, self.rho))
+        estimate = received.to(exact) * theta + rho
+        return estimate.to(received.dtype) if out is None else out.copy_(estimate)
+
+
 TensorMap = Callable[[Tensor, Tensor | None], Tensor]
 """Denoises one tensor, into another if given."""
 
@@ -110,7 +135,44 @@ def denoiser_for(
     form: Form | str = Form.CENTRED,
 ) -> AffineDenoiser:
     """The member of the family with these temperatures, for a group with these statistics (eqs. 10, 13)."""
-    theta, rho = affine_coefficients(
+    return AffineDenoiser(*_coefficients(temperatures, statistics, noise_variance, form))
+
+
+def weightwise_map(
+    temperatures: Temperatures, statistics: WeightStatistics, noise: TensorNoise, *, form: Form | str = Form.CENTRED
+) -> WeightwiseMap:
+    """The same for each weight of a tensor by itself.
+
+    >>> statistics = WeightStatistics(mean=0.0, variance=3.0, num_weights=10)
+    >>> weightwise_map(Temperatures(0.0), statistics, torch.tensor([0.0, 1.0, 3.0])).theta
+    tensor([1.0000, 0.7500, 0.5000], dtype=torch.float64)
+
+    Raises:
+        InfeasibleTemperatures: if a weight's noise puts `lambda'` at or past its pole.
+    """
+    if not isinstance(noise, Tensor):
+        return WeightwiseMap(*_coefficients(temperatures, statistics, noise, form))
+    form, noise = Form(form), noise.double()
+    if form is not Form.UNCENTRED and temperatures == ML:
+        return WeightwiseMap(1.0, 0.0)
+    variance, lambda_prime = statistics.variance, temperatures.lambda_prime
+    check_lambda_prime(lambda_prime, weight_variance=variance, noise_variance=float(noise.max()))
+    silent = noise == 0  # without noise the weight itself, also where 0 / 0 would stand
+    uncompensated = (1.0 - lambda_prime) * noise
+    denominator = (variance + uncompensated).masked_fill(silent, 1.0)
+    theta = torch.where(silent, 1.0, variance / denominator)
+    rho = theta * noise * temperatures.beta
+    if form is Form.CENTRED:
+        rho = rho + uncompensated / denominator * statistics.mean
+    elif form is Form.UNCENTRED:
+        rho = rho + noise / denominator * statistics.mean
+    return WeightwiseMap(theta, rho)
+
+
+def _coefficients(
+    temperatures: Temperatures, statistics: WeightStatistics, noise_variance: float, form: Form | str
+) -> tuple[float, float]:
+    return affine_coefficients(
         temperatures.lambda_prime,
         temperatures.beta,
         weight_variance=statistics.variance,
@@ -118,7 +180,6 @@ def denoiser_for(
         weight_mean=statistics.mean,
         form=form,
     )
-    return AffineDenoiser(theta, rho)
 
 
 def ml(statistics: WeightStatistics, noise_variance: float) -> AffineDenoiser:
@@ -153,33 +214,19 @@ def mmse_pb(statistics: WeightStatistics, noise_variance: float, *, lambda_prime
     return denoiser_for(Temperatures(lambda_prime, beta), statistics, noise_variance)
 
 
-@dataclass(frozen=True)
-class Method:
-    """One published method: how it is written, and which temperatures are left free."""
-
-    function: Callable[..., AffineDenoiser]
-    equation: str
-    free: tuple[str, ...]
-    fixed: Temperatures | None
-
-    def temperatures(self, lambda_prime: float | None, beta: float | None) -> Temperatures:
-        """The temperatures to use, given those the caller set; a missing or superfluous one is an error."""
-        given = {"lambda_prime": lambda_prime, "beta": beta}
-        name = self.function.__name__
-        for key, value in given.items():
-            if value is not None and key not in self.free:
-                raise InvalidConfig(f"{name} takes no {key}, but got {value}; leave it out, or use mmse_pb")
-            if value is None and key in self.free:
-                raise InvalidConfig(f"{name} needs {key}; give a value, or find one with quietnn.tune")
-        if self.fixed is not None:
-            return self.fixed
-        assert lambda_prime is not None
-        return Temperatures(lambda_prime, beta or 0.0)
+FREE = {"ml": (), "mmse": (), "mmse_p": ("lambda_prime",), "mmse_pb": ("lambda_prime", "beta")}
+"""The published methods, and the temperatures that each leaves to its user."""
 
 
-METHODS: dict[str, Method] = {
-    "ml": Method(ml, "(4)", (), ML),
-    "mmse": Method(mmse, "(8)", (), MMSE),
-    "mmse_p": Method(mmse_p, "(10)", ("lambda_prime",), None),
-    "mmse_pb": Method(mmse_pb, "(13)", ("lambda_prime", "beta"), None),
-}
+def temperatures_of(method: str, lambda_prime: float | None, beta: float | None) -> Temperatures:
+    """The temperatures of a method, given those the caller set; a missing or superfluous one is an error."""
+    if method not in FREE:
+        raise InvalidConfig(f"there is no method {method!r}; choose one of {', '.join(FREE)}")
+    for name, value in (("lambda_prime", lambda_prime), ("beta", beta)):
+        if value is not None and name not in FREE[method]:
+            raise InvalidConfig(f"{method} takes no {name}, but got {value}; leave it out, or use mmse_pb")
+        if value is None and name in FREE[method]:
+            raise InvalidConfig(f"{method} needs {name}; give a value, or find one with quietnn.tune")
+    if method == "ml":
+        return ML
+    return Temperatures(lambda_prime or 0.0, beta or 0.0)

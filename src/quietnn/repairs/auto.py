@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from quietnn.batches import call, take
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.evidence import Evidence, Verdict
-from quietnn.folds import Split, folds
+from quietnn.evidence import Evidence
+from quietnn.losses import Verdict
 from quietnn.methods import NEEDS
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import REPAIRS, Repair, Repaired
 from quietnn.repairs.choice import BASELINE, accuracy_of_choice, at_least, choose
-from quietnn.score import SubsetScore
-from quietnn.watching.undisturbed import undisturbed
+from quietnn.score import SubsetScore, folds
+from quietnn.watching.makers import undisturbed
 
 MAX_PASSES = 450.0
 """Enough for every candidate and for making the winner once more."""
@@ -37,21 +37,13 @@ _TOO_WEAK = (
 
 @dataclass(frozen=True)
 class Tried:
-    """One repair and what became of it.
-
-    Attributes:
-        name: of the repair.
-        loss: mean loss on held-out examples; None where it was not judged.
-        accuracy: on the same examples; None where it was not judged, or labels are not class numbers.
-        passes: cost in forward passes over all examples, a backward pass counting two.
-        failed: why it could not be made, or was not tried.
-    """
+    """One repair and what became of it."""
 
     name: str
-    loss: float | None = None
-    accuracy: float | None = None
-    passes: float = 0.0
-    failed: str | None = None
+    loss: float | None = None  # the mean on held-out examples, where it was judged
+    accuracy: float | None = None  # on the same examples, where labels are class numbers
+    passes: float = 0.0  # over all examples, a backward pass counting two
+    failed: str | None = None  # why it could not be made, or was not tried
 
     def __str__(self) -> str:
         """A line of a table."""
@@ -65,19 +57,14 @@ class Tried:
 class AutoReport:
     """Why `auto` chose what it chose.
 
-    Attributes:
-        chosen: name of the repair.
-        tried: every repair that was looked at, from the simplest to the most elaborate.
-        expected_accuracy: of networks chosen in this way, on new examples; None without class labels. They were made
-            from half of the examples, so one made from all does as well or better, as a rule.
-        accuracy_at_least: the 97.5 % lower limit of that accuracy, and so of the network's own.
-        notes: what there is to say about it.
+    The expected accuracy is that of networks chosen in this way, on new examples. They were made from half of the
+    examples, so one made from all does as well or better, as a rule.
     """
 
     chosen: str
-    tried: tuple[Tried, ...]
-    expected_accuracy: float | None = None
-    accuracy_at_least: float | None = None
+    tried: tuple[Tried, ...]  # every repair that was looked at, from the simplest to the most elaborate
+    expected_accuracy: float | None = None  # None without class labels
+    accuracy_at_least: float | None = None  # the 97.5 % lower limit of that, and so of the network's own
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -107,12 +94,7 @@ def auto(
       the other half. The smallest loss wins, unless that of the received weights is within one standard error, and is
       made once more from all examples. A repair that fails is recorded and passed over.
 
-    Args:
-        observation: what arrived. Where its noise is unknown, BatchNorm's mismatch tells it, which needs inputs.
-        evidence: what is known of the task.
-        balanced_classes: all classes are about equally common among inputs without labels.
-        max_passes: repairs that would cost more, in forward passes over the examples, are left out.
-        seed: of the halves, of orders and of augmentation.
+    The arguments are those of `repair`. Where the noise is unknown, BatchNorm's mismatch tells it, which needs inputs.
 
     Returns:
         Details: `chosen`, `tried`, `expected_accuracy`, `accuracy_at_least`, `notes`, and all of them as a `report`.
@@ -126,10 +108,16 @@ def auto(
         observation = observation.on(observation.received)
     if observation.noise_variance is None:
         observation, notes = _with_estimated_noise(observation, evidence)
-    is_told = not notes
     if not evidence.has_labels:
         return _without_labels(observation, evidence, balanced_classes, max_passes, seed, notes)
-    num_examples = len(evidence)
+    return _with_labels(observation, evidence, max_passes, seed, notes)
+
+
+def _with_labels(
+    observation: Observation[Any, Any], evidence: Evidence, max_passes: float, seed: int, notes: tuple[str, ...]
+) -> Repaired:
+    """The choice by labels: every repair on the examples that it did not see."""
+    num_examples, is_told = len(evidence), not notes
     if num_examples < FEWEST_EXAMPLES:
         raise InvalidConfig(
             f"{num_examples} labelled examples are too few to choose by; give {FEWEST_EXAMPLES} or more, or leave "
@@ -139,22 +127,16 @@ def auto(
         # It looks at all examples, those that are held out included.
         evidence = replace(evidence, score=None)
         notes = (*notes, "auto goes by the loss on held-out examples, not by the score; tune(score=...) goes by that")
-    splits = folds(num_examples, _NUM_FOLDS, seed=seed)
-    trials = _Trials(observation, evidence.in_memory(), splits, max_passes, seed)
+    trials = _Trials(observation, evidence.in_memory(), max_passes, seed)
     is_clean = observation.mean_noise_variance == 0
     for row in REPAIRS.values():
         if row.name == BASELINE or (not is_clean and row.applies(observation) and row.by_auto(observation)):
             trials.run(row)
     name, winner = trials.make_winner()
-    accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in splits])
-    report = AutoReport(
-        name,
-        tuple(trials.tried),
-        accuracy,
-        None if accuracy is None else at_least(accuracy, num_examples),
-        (*notes, *trials.notes, *_about(is_clean, name, is_told=is_told)),
-    )
-    return _result(winner, trials.passes, report)
+    accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in trials.splits])
+    surely = None if accuracy is None else at_least(accuracy, num_examples)
+    notes = (*notes, *trials.notes, *_about(is_clean, name, is_told=is_told))
+    return _result(winner, trials.passes, AutoReport(name, tuple(trials.tried), accuracy, surely, notes))
 
 
 def _with_estimated_noise(
@@ -166,12 +148,8 @@ def _with_estimated_noise(
             "noise_variance=...), or inputs of a network with BatchNorm, or use noise_power_from_pilots or "
             "noise_power_from_receptions"
         )
-    power = noise_power_from_batch_norm(
-        observation.model,
-        evidence,
-        noisy=observation.noisy,
-        normalisation=observation.normalisation,
-    )
+    rule: dict[str, Any] = {"noisy": observation.noisy, "normalisation": observation.normalisation}
+    power = noise_power_from_batch_norm(observation.model, evidence, **rule)
     note = f"{power}: {'estimated, not told' if power.variance else _TOO_WEAK}"
     return observation.with_noise(power.variance), (note,)
 
@@ -179,19 +157,17 @@ def _with_estimated_noise(
 class _Trials:
     """Repairs made and judged so far."""
 
-    def __init__(
-        self, observation: Observation[Any, Any], evidence: Evidence, splits: list[Split], max_passes: float, seed: int
-    ) -> None:
+    def __init__(self, observation: Observation[Any, Any], evidence: Evidence, max_passes: float, seed: int) -> None:
         self.verdicts: dict[str, Verdict] = {}
         self.tried: list[Tried] = []
         self.notes: list[str] = []
         self.passes = 0.0
         self._observation = observation
         self._evidence = evidence
-        self._splits = splits
         self._max_passes = max_passes
         self._seed = seed
-        self._parts = [(evidence.take(split.fit), evidence.take(split.held_out)) for split in splits]
+        self.splits = folds(len(evidence), _NUM_FOLDS, seed=seed)
+        self._parts = [(evidence.take(split.fit), evidence.take(split.held_out)) for split in self.splits]
 
     def run(self, row: Repair) -> None:
         """Make a repair from each part and judge it on what the part leaves out."""
@@ -230,7 +206,7 @@ class _Trials:
         num_examples = len(self._evidence)
         losses = torch.zeros(num_examples, dtype=torch.float64)
         right: Tensor | None = torch.zeros(num_examples, dtype=torch.float64)
-        for split, (part, rest) in zip(self._splits, self._parts, strict=True):
+        for split, (part, rest) in zip(self.splits, self._parts, strict=True):
             made = row(self._observation, part, seed=self._seed)
             self.passes += (made.passes * len(split.fit) + len(split.held_out)) / num_examples
             verdict = rest.judge(made.model)
@@ -284,10 +260,9 @@ def _without_labels(
             continue
         passes += made.passes
         if not _are_equal(made.model, model):
-            known = "this is known to do this kind of network no harm"
+            why = "no labels, so nothing could be judged; this is known to do this kind of network no harm"
             if row.needs == "shares":
-                known += ", if classes are balanced as you said"
-            why = f"no labels, so nothing could be judged; {known}"
+                why += ", if classes are balanced as you said"
             report = AutoReport(row.name, (*tried, Tried(row.name, passes=made.passes)), notes=(*notes, why))
             return _result(made.model, passes, report)
         tried.append(Tried(row.name, passes=made.passes, failed="changed nothing"))
@@ -307,8 +282,7 @@ def _result(model: Any, passes: float, report: AutoReport) -> Repaired:
 def _are_equal(one: Any, other: Any) -> bool:
     if not isinstance(one, nn.Module):
         return False
-    others = other.state_dict()
-    own = one.state_dict()
+    own, others = one.state_dict(), other.state_dict()
     return own.keys() == others.keys() and all(torch.equal(tensor, others[name]) for name, tensor in own.items())
 
 

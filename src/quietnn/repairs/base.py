@@ -177,41 +177,33 @@ class _Repairs(Mapping[str, Repair]):
         self._has_all = False
 
     def __getitem__(self, name: str) -> Repair:
-        if name not in self._rows:
-            self._load()
-        if name not in self._rows:
+        if name not in self.rows():
             raise unknown_choice("method", name, self._rows)
         return self._rows[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._load()
-        return iter(self._rows)
+        return iter(self.rows())
 
     def __len__(self) -> int:
-        self._load()
-        return len(self._rows)
+        return len(self.rows())
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._rows:
-            self._load()
-        return name in self._rows
-
-    def add(self, row: Repair) -> None:
-        """Put a row into the table."""
-        self._rows[row.name] = row
+        return name in self.rows()
 
     def remove(self, name: str) -> None:
         """Take a row out again, with its place in legends."""
         self._rows.pop(name, None)
         METHODS.pop(name, None)
 
-    def _load(self) -> None:
+    def rows(self) -> dict[str, Repair]:
+        """All rows, ours and those of plugins, which are loaded when they are first asked for."""
         if not self._has_all:
             self._has_all = True
             import quietnn.repairs.table  # noqa: F401 - its rows register themselves
 
             for plugin in entry_points(group="quietnn.repairs"):
                 plugin.load()
+        return self._rows
 
 
 REPAIRS = _Repairs()
@@ -234,12 +226,11 @@ def register(repair: Repair) -> Repair:
     """
     if not isinstance(repair, Repair):
         raise InvalidConfig(f"register takes a Repair, not a {type(repair).__name__}: register(Repair(method, run))")
-    REPAIRS._load()
-    known = REPAIRS._rows.get(repair.name)
-    if known is not None and known is not repair:
+    rows = REPAIRS.rows()
+    if rows.get(repair.name, repair) is not repair:
         raise InvalidConfig(f"there is a repair called {repair.name!r} already; choose another name")
     if repair.needs not in NEEDS:
         raise unknown_choice("needs", repair.needs, NEEDS)
-    REPAIRS.add(repair)
+    rows[repair.name] = repair
     METHODS.setdefault(repair.name, repair.method)
     return repair

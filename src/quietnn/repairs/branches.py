@@ -1,33 +1,29 @@
-"""The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference."""
+"""The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference.
 
-import math
-from collections.abc import Iterator
-from contextlib import suppress
+A branch that is mostly noise should count less beside the stream, and MMSE of its layers makes it so. Behind the last
+normalisation MMSE would silence the outputs and gain nothing: these layers are left alone (docs/branches.md).
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from quietnn.batches import call, check_inputs, logits_of
-from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.batches import call
+from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence, some_inputs
-from quietnn.noise import NoiseVariance, mean_of
+from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
-from quietnn.repairs.affine import MMSE
+from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
-from quietnn.repairs.branch_denoisers import behind_last_normalisation, branch_denoisers
-from quietnn.repairs.grouped import Reception, grouped
-from quietnn.repairs.head import recentre
-from quietnn.repairs.kinds import stores_statistics
+from quietnn.repairs.grouped import GroupedWeights, grouped
+from quietnn.repairs.head import centre_head
+from quietnn.repairs.kinds import normalises_each_input, stores_statistics
 from quietnn.targets import with_weights
-from quietnn.watching.makers import Makers, eagerly
-from quietnn.watching.samples import HeadSample
-from quietnn.watching.survey import given
-from quietnn.watching.undisturbed import undisturbed
-
-_LEAST_SIGNAL = 1e-6
-"""The share of signal that is taken to be left however many layers add noise."""
+from quietnn.watching.makers import eagerly, undisturbed
+from quietnn.weights import NORMALISATION_TYPES
 
 
 @torch.inference_mode(False)
@@ -66,34 +62,15 @@ def denoise_branches(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "denoise_branches")
-    result, layers = _denoised(observation, evidence)
+    result = _denoised(observation, evidence)
     if not balanced_classes:
         return Repaired(result, "branches")
-    if layers.noise_variance > 0:
-        if _is_single(evidence):
-            raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
-        centre_head(result, evidence, layers)
+    centre_head(observation, result, evidence)
     return Repaired(result, "branches_balanced", 1.0)
 
 
-def centred_branches(observation: Observation[Any, Any], evidence: Evidence) -> nn.Module | None:
-    """`branches` with balanced classes; None where there is no head that can be centred by these inputs."""
-    result, layers = _denoised(observation, evidence)
-    if _is_single(evidence) or layers.noise_variance == 0:
-        return None
-    try:
-        centre_head(result, evidence, layers)
-    except QuietnnError:  # outputs of another kind, or not finite
-        return None
-    return result
-
-
-def _is_single(evidence: Evidence) -> bool:
-    return check_inputs(evidence.first(2)) < 2
-
-
-def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> tuple[nn.Module, Reception]:
-    """A copy of the network with its branches by MMSE, and the received weights by layer."""
+def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> nn.Module:
+    """A copy of the network with its branches by MMSE."""
     model, inputs = observation.model, evidence.first(2)
     result = with_weights(model, {})
     with undisturbed(result):
@@ -107,78 +84,63 @@ def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> tuple[n
     layers = grouped(observation, "layerwise")
     if layers.noise_variance > 0:
         with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
-    return result, layers
+    return result
 
 
-def branches_if_any(
-    observation: Observation[Any, Any], evidence: Evidence, *, balanced_classes: bool
-) -> Repaired | None:
-    """`branches`, with a centred head where there is one to centre; None for networks of another kind."""
-    for centred in dict.fromkeys((balanced_classes, False)):
-        try:
-            return denoise_branches(observation, evidence, balanced_classes=centred)
-        except InvalidConfig:
-            continue
-    return None
+def behind_last_normalisation(
+    model: nn.Module,
+    run: Callable[[], object],
+    *,
+    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
+) -> frozenset[str] | None:
+    """Names of the parameters that are used behind the last normalisation of an input; None if there is none.
 
+    Found by watching the order of calls in a run, not by names. A layer that its parent uses without calling it goes
+    with the parent; so does a parameter of a module that was still running at that normalisation, for it may be used
+    behind it.
 
-def centre_if_possible(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> None:
-    """Correct the last bias of a repaired network for classes that are equally common, where it has one to correct."""
-    layers = grouped(observation, "layerwise")
-    if _is_single(evidence) or layers.noise_variance == 0:
-        return
-    with suppress(QuietnnError):  # outputs of another kind, or not finite
-        centre_head(network, evidence, layers)
-
-
-@torch.no_grad()
-def centre_head(model: nn.Module, evidence: Evidence, layers: Reception) -> None:
-    """One pass over all inputs; then the last bias takes out what noise made of the classes' mean outputs."""
-    head = HeadSample.merged(_heads(model, evidence))
-    names = {id(one): name for name, one in model.named_parameters(remove_duplicate=False)}
-    weight, bias = (_noise(layers, names, getattr(head.layer, part, None)) for part in ("weight", "bias"))
-    recentre(head, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
-
-
-def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
-    """What comes out of the network, batch by batch."""
-    makers: Makers[tuple[nn.Module, Tensor]] = Makers()
-
-    def after(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        makers.remember(output, (layer, given(args, kwargs)))
-
-    linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
-    handles = [layer.register_forward_hook(after, with_kwargs=True) for layer in linear]
-    try:
-        with undisturbed(model), eagerly(model):
-            for inputs, _ in evidence.batches():
-                outputs = logits_of(call(model, inputs))
-                if not bool(torch.isfinite(outputs).all()):
-                    raise InvalidWeights(
-                        "the outputs are not finite; the noise has blown up the network, repair its weights first"
-                    )
-                layer, received = makers.of(outputs) or (None, None)
-                yield HeadSample(outputs, layer=layer, inputs=received)
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _noise(layers: Reception, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:
-    """The noise on a parameter as it came."""
-    name = names.get(id(parameter), "")
-    if name not in layers.weights:
-        return ParameterNoise()
-    return ParameterNoise(variance=layers.noise_variance if layers.noise is None else mean_of(layers.noise[name]))
-
-
-def _noise_to_signal(layers: Reception) -> float:
-    """Noise over signal in what all layers together make.
-
-    Of what a layer makes, a share `theta` is signal, MMSE's; of what they make one after the other the product is. A
-    layer below the model's own share (a gate that is closed, an adapter at zero) adds little and counts as that share.
+    >>> network = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 2))
+    >>> sorted(behind_last_normalisation(network, lambda: network(torch.zeros(1, 2))))
+    ['2.bias', '2.weight']
     """
-    noise: NoiseVariance = layers.noise_variance if layers.noise is None else layers.noise
-    least = Reception.of(layers.weights, noise).denoisers(MMSE)["whole"].theta
-    left = math.prod(max(one.theta, least, 0.0) for one in layers.denoisers(MMSE).values())
-    return (1 - left) / max(left, _LEAST_SIGNAL)
+    called: list[nn.Module] = []
+    running: list[nn.Module] = []
+    at_last: list[nn.Module] | None = None
+    num_before = 0
+
+    def before(layer: nn.Module, _: object) -> None:
+        nonlocal at_last, num_before
+        called.append(layer)
+        if normalises_each_input(layer, normalisation):
+            at_last, num_before = running.copy(), len(called)
+        running.append(layer)
+
+    def after(*_: object) -> None:
+        running.pop()
+
+    with ExitStack() as hooks, torch.no_grad(), eagerly(model):
+        for layer in model.modules():
+            hooks.enter_context(layer.register_forward_pre_hook(before))
+            hooks.enter_context(layer.register_forward_hook(after))
+        run()
+    if at_last is None:
+        return None
+    seen = set(called)
+    used = {id(parameter) for layer in at_last for parameter in layer.parameters(recurse=False)}
+    used |= {
+        id(parameter)
+        for layer in called[num_before:]
+        for part in layer.modules()
+        if part is layer or part not in seen
+        for parameter in part.parameters(recurse=False)
+    }
+    return frozenset(name for name, one in model.named_parameters(remove_duplicate=False) if id(one) in used)
+
+
+def branch_denoisers(by_group: GroupedWeights, kept: Collection[str]) -> dict[str, AffineDenoiser]:
+    """MMSE for every layer, but for those that hold a name to be kept."""
+    denoisers = by_group.denoisers(MMSE)
+    return {
+        group: AffineDenoiser(1.0, 0.0) if any(name in kept for name in members) else denoisers[group]
+        for group, members in by_group.groups.items()
+    }

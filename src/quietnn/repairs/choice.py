@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from quietnn.evidence import Verdict
+from quietnn.losses import Verdict
 
 BASELINE = "ml"
 """What nothing chosen may be worse than: the weights as they came."""
@@ -24,10 +24,6 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
 
     A candidate that has fewer examples right than ML, by more than one standard error, is out. Shrinking makes a noisy
     network less sure of its mistakes, and its loss smaller, also where more of its answers are wrong.
-
-    Args:
-        verdicts: by name, from the simplest to the most elaborate, ML among them.
-        positions: of the examples to go by; left out, all.
 
     >>> ml = Verdict(torch.tensor([2.0, 2.1, 2.2, 2.3]), torch.zeros(4))
     >>> better = Verdict(torch.tensor([1.0, 1.2, 1.1, 1.3]), torch.ones(4))

@@ -1,17 +1,17 @@
 """The affine family on a whole observation: one map for each group, by method or by temperatures."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from quietnn.errors import InvalidConfig
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
-from quietnn.observation import Observation, observe
-from quietnn.repairs.affine import METHODS, AffineDenoiser, Temperatures
+from quietnn.observation import observe
+from quietnn.repairs.affine import Temperatures, temperatures_of
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.grouped import GroupTemperatures, grouped
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 
 def denoise(
@@ -57,63 +57,13 @@ def denoise(
         raise InvalidConfig(
             "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
         )
-    model = denoised(
-        observation,
-        method=method,
-        groups=groups,
-        lambda_prime=lambda_prime,
-        beta=beta,
-        temperatures=temperatures,
-        statistics=statistics,
-        form=form,
-        in_place=in_place,
-    )
-    return Repaired(model, method or ("mmse" if temperatures is None else "mmse_pb"))
-
-
-def denoised(
-    observation: Observation[Any, Any],
-    *,
-    method: str | None = None,
-    groups: str | Partition = "whole",
-    lambda_prime: float | None = None,
-    beta: float | None = None,
-    temperatures: Temperatures | GroupTemperatures | None = None,
-    statistics: Mapping[str, WeightStatistics] | None = None,
-    form: Form | str = Form.CENTRED,
-    in_place: bool = False,
-) -> Any:
-    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group; see `quietnn.denoise`.
-
-    >>> import torch
-    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0))      # var(r) = 4, so sigma_w^2 = 3, theta = 3/4
-    tensor([ 1.5000, -1.5000])
-    """
     weights = grouped(observation, groups, statistics=statistics, form=form)
-    denoisers = method_denoisers(weights, method, lambda_prime, beta, temperatures)
+    denoisers = weights.denoisers(method_temperatures(method, lambda_prime, beta, temperatures))
+    name = method or ("mmse" if temperatures is None else "mmse_pb")
     if in_place:
         weights.estimate(denoisers, out=observation.weights)
-        return observation.received
-    return with_weights(observation.received, weights.estimate(denoisers))
-
-
-def method_denoisers(
-    reception: Reception,
-    method: str | None,
-    lambda_prime: float | None,
-    beta: float | None,
-    temperatures: Temperatures | GroupTemperatures | None,
-) -> dict[str, AffineDenoiser]:
-    """The affine map of each group, by the name of a method or by temperatures.
-
-    Raises:
-        InvalidConfig: if the method is unknown, or its temperatures are missing, superfluous or given twice.
-        InfeasibleTemperatures: if a pair lies at or past the pole of its group.
-    """
-    chosen = method_temperatures(method, lambda_prime, beta, temperatures)
-    if chosen is None:
-        return dict.fromkeys(reception.groups, AffineDenoiser(1.0, 0.0))
-    return reception.denoisers(chosen)
+        return Repaired(observation.received, name)
+    return Repaired(with_weights(observation.received, weights.estimate(denoisers)), name)
 
 
 def method_temperatures(
@@ -122,15 +72,16 @@ def method_temperatures(
     beta: float | None,
     temperatures: Temperatures | GroupTemperatures | None,
 ) -> Temperatures | GroupTemperatures | None:
-    """The temperatures that a choice of method means; None for ML, which leaves the weights alone in every form."""
+    """The temperatures that a choice of method means; None for ML, which leaves the weights alone in every form.
+
+    Raises:
+        InvalidConfig: if the method is unknown, or its temperatures are missing, superfluous or given twice.
+    """
     if temperatures is not None:
         if method is not None:
             raise InvalidConfig(f"temperatures take the place of a method, and method is {method!r}; leave one out")
         if lambda_prime is not None or beta is not None:
             raise InvalidConfig("temperatures were given twice; give either temperatures or lambda_prime and beta")
         return temperatures
-    method = method or "mmse"
-    if method not in METHODS:
-        raise InvalidConfig(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
-    chosen = METHODS[method].temperatures(lambda_prime, beta)
+    chosen = temperatures_of(method or "mmse", lambda_prime, beta)
     return None if method == "ml" else chosen

@@ -1,17 +1,16 @@
 """The energy that noise adds to what a layer gives to a normalised sum, taken out again: label-free, without harm.
 
-Noise of variance `sigma_z^2` adds `N = sigma_z^2 sum(x^2)` to the energy `S` of each output of a layer. In
-`norm(x + f(x))` a noisy branch therefore counts more than it was trained to. A factor `sqrt(S / (S + N))` gives its
-energy back. What the layer is given is seen, so `N` is known, and `S` is what is measured less `N`.
-
-Only layers that reach the next normalisation linearly have it: embeddings, values, the last layer of a branch. In front
-of a softmax, an activation or a gate a factor moves the point of work, and what is received is right on average.
+Noise of variance `sigma_z^2` adds `N = sigma_z^2 sum(x^2)` to the energy `S` of each output of a layer; a factor
+`sqrt(S / (S + N))` gives the energy back. What the layer is given is seen, so `N` is known. Only layers that reach the
+next normalisation linearly have it: in front of a softmax, an activation or a gate a factor moves the point of work,
+and what is received is right on average (docs/auto.md).
 """
 
 import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,17 +19,16 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from quietnn.batches import Inputs, call
-from quietnn.errors import InvalidWeights
+from quietnn.errors import InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence
-from quietnn.noise import TensorNoise, noise_by_tensor, one_variance
+from quietnn.noise import TensorNoise, noise_of_each
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.branches import centre_if_possible
+from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_each_input
 from quietnn.targets import with_weights
-from quietnn.watching.makers import eagerly
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.survey import CONVOLUTIONS, given
-from quietnn.watching.undisturbed import undisturbed
 from quietnn.weights import check_weights
 
 _LAYERS: tuple[type[nn.Module], ...] = (nn.Linear, nn.Embedding, *CONVOLUTIONS)
@@ -40,16 +38,10 @@ _TOLERANCE = 1e-3
 
 
 def energy_factor(energy: float, noise_energy: float, *, width: int) -> float:
-    """What a noisy layer is multiplied by, so that its outputs have the energy of the clean layer's.
+    """`sqrt(S / (S + N))`: what a noisy layer is multiplied by, so that its outputs have the clean layer's energy.
 
-    With `t = S / (S + N)` the squared error of the outputs goes from `N` to `2 t / (1 + sqrt(t)) N`: never up.
-    MMSE's `t` in place of `sqrt(t)` makes it smaller still, and makes the layer count less than it was trained to.
-
-    Args:
-        energy: the sum of squares of what the layer makes, `S + N`.
-        noise_energy: what noise is expected to add, `N`.
-        width: outputs of the layer. A draw of noise differs from `N` by up to `sqrt(2 / width) N` (one standard
-            deviation, if all inputs point the same way), so no less signal than that is believed.
+    A draw of noise differs from `N` by up to `sqrt(2 / width) N` (one standard deviation, if all inputs point the same
+    way), so no less signal than that is believed.
 
     >>> energy_factor(4.0, 3.0, width=1000), energy_factor(4.0, 0.0, width=1000)
     (0.5, 1.0)
@@ -73,12 +65,8 @@ def restore_energy(
     torch's attention are multiplied, each by its `energy_factor`, if they reach the next normalisation linearly. All
     others stay as received: those in front of a softmax or an activation, a head, weights that layers share.
 
-    Args:
-        observation: the network as received.
-        evidence: inputs, about 100, run in batches; two of them three times more for each layer, to see which reach a
-            normalisation linearly. No labels are needed.
-        balanced_classes: all classes are about equally common among the inputs; then the last bias is corrected too,
-            where there is one.
+    About 100 inputs are run in batches; two of them three times more for each layer, to see which reach a normalisation
+    linearly. If classes are said to be balanced, the last bias is corrected too, where there is one.
 
     Raises:
         QuietnnError: for inputs, weights or outputs that are not finite, or a bad variance.
@@ -91,9 +79,7 @@ def restore_energy(
     """
     model, weights = observation.model, observation.weights
     check_weights(weights)
-    noise = noise_by_tensor(observation.known_noise, weights)
-    if noise is None:
-        noise = dict.fromkeys(weights, one_variance(observation.known_noise))
+    noise = noise_of_each(observation.known_noise, weights)
     result = with_weights(model, {})
     with undisturbed(result), eagerly(result):
         layers = _linear_ones(result, evidence.first(2), observation.normalisation)
@@ -102,7 +88,8 @@ def restore_energy(
                 parameter.mul_(factor)
     if not balanced_classes:
         return Repaired(result, "energy", 1.0)
-    centre_if_possible(observation, result, evidence)
+    with suppress(QuietnnError):  # no bias to correct, outputs of another kind, or not finite
+        centre_head(observation, result, evidence)
     return Repaired(result, "energy_balanced", 2.0)
 
 
@@ -160,13 +147,11 @@ def _behind(model: nn.Module, inputs: Inputs, layer: nn.Module, norms: list[nn.M
         if is_made and entered is None:
             entered = given(args, kwargs).double()
 
-    handles = [layer.register_forward_hook(scale)]
-    handles += [norm.register_forward_pre_hook(keep, with_kwargs=True) for norm in norms]
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(layer.register_forward_hook(scale))
+        for norm in norms:
+            hooks.enter_context(norm.register_forward_pre_hook(keep, with_kwargs=True))
         call(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     return entered
 
 
@@ -183,13 +168,6 @@ def _factors(
     model: nn.Module, evidence: Evidence, variances: nn.Module, layers: Mapping[str, nn.Module]
 ) -> dict[_Part, float]:
     """The factor of each part of some layers, from one pass over the inputs."""
-    watched: list[tuple[nn.Module, _Measure]] = []
-    for name, layer in layers.items():
-        twin = variances.get_submodule(name)
-        if isinstance(layer, nn.MultiheadAttention) and isinstance(twin, nn.MultiheadAttention):
-            watched.append((layer, _attention(name, layer, twin)))
-        else:
-            watched.append((layer, _plain(name, layer, twin)))
     energies: dict[_Part, Tensor] = {}
 
     def watch(measure: _Measure) -> Callable[..., None]:
@@ -200,20 +178,21 @@ def _factors(
 
         return after
 
-    handles = [layer.register_forward_hook(watch(measure), with_kwargs=True) for layer, measure in watched]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            measure = _measure(name, layer, variances.get_submodule(name))
+            hooks.enter_context(layer.register_forward_hook(watch(measure), with_kwargs=True))
         for inputs, _ in evidence.batches():
             call(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     for part, pair in energies.items():
         if not bool(torch.isfinite(pair).all()):
             raise InvalidWeights(f"what {part.name} makes is not finite; the noise has blown up the network")
     return {part: energy_factor(*pair.tolist(), width=part.width) for part, pair in energies.items()}
 
 
-def _plain(name: str, layer: nn.Module, twin: nn.Module) -> _Measure:
+def _measure(name: str, layer: nn.Module, twin: nn.Module) -> _Measure:
+    if isinstance(layer, nn.MultiheadAttention) and isinstance(twin, nn.MultiheadAttention):
+        return _attention(name, layer, twin)
     widths = (getattr(layer, one, 0) for one in ("out_features", "out_channels", "embedding_dim", "nf"))
     part = _Part(name, tuple(layer.parameters()), max(widths))
 

@@ -8,29 +8,25 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, check_is
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
-from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
-from quietnn.repairs.heteroscedastic import priors_under, told, weightwise_map
+from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for, weightwise_map
+from quietnn.repairs.priors import priors_under, told
+from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
+from quietnn.weights import Partition, Weights, check_weights, partition
 
 GroupTemperatures = Mapping[str, Temperatures]
 """Temperatures by group name."""
 
 
 @dataclass(frozen=True)
-class Reception:
+class GroupedWeights:
     """Noisy weights ready to be denoised, again and again if a search asks for it.
 
-    Attributes:
-        weights: `r`, by tensor name.
-        noise_variance: `sigma_z^2`, one for the whole model; where it differs, that of an average weight.
-        groups: the tensor names of each group.
-        statistics: `mu_w` and `sigma_w^2` of each group.
-        form: how the prior mean enters (see `Form`).
-        noise: `sigma_z^2` by tensor, each a number or one value a weight, where it is not the same for all.
-        priors: `mu_w` and `sigma_w^2` by tensor, where they are not those of the group.
+    Where noise differs, `noise_variance` is that of an average weight, `noise` is by tensor, each a number or one value
+    a weight, and `priors` are by tensor, where they are not those of the group.
     """
 
     weights: Weights
@@ -50,7 +46,7 @@ class Reception:
         groups: str | Partition = "whole",
         statistics: Mapping[str, WeightStatistics] | None = None,
         form: Form | str = Form.CENTRED,
-    ) -> "Reception":
+    ) -> "GroupedWeights":
         """Check the weights, group them, and estimate what is not given from what was received."""
         form = Form(form)
         chosen = partition(tuple(weights), groups)
@@ -81,12 +77,14 @@ class Reception:
         """`mu_w` and `sigma_w^2` of a tensor of a group."""
         return self.priors.get(name, self.statistics[group])
 
-    def denoisers(self, temperatures: Temperatures | GroupTemperatures) -> dict[str, AffineDenoiser]:
-        """The affine map of each group, for one pair of temperatures or one pair per group.
+    def denoisers(self, temperatures: Temperatures | GroupTemperatures | None) -> dict[str, AffineDenoiser]:
+        """The affine map of each group, for one pair of temperatures or one per group; none changes nothing.
 
         Raises:
             InfeasibleTemperatures: if a pair lies at or past the pole of its group.
         """
+        if temperatures is None:
+            return dict.fromkeys(self.groups, AffineDenoiser(1.0, 0.0))
         kinds = (Temperatures, Mapping)
         check_is(temperatures, kinds, "temperatures", "give temperatures=quietnn.Temperatures(0.5, 0.0), or by group")
         if isinstance(temperatures, Temperatures):
@@ -125,17 +123,35 @@ def grouped(
     *,
     statistics: Mapping[str, WeightStatistics] | None = None,
     form: Form | str = Form.CENTRED,
-) -> Reception:
+) -> GroupedWeights:
     """The noisy weights of an observation in groups, with what the sender tells or the receiver can estimate.
 
     >>> grouped(Observation(torch.tensor([2.0, -2.0]), 1.0)).statistics["whole"].variance
     3.0
     """
 
-    def make() -> Reception:
+    def make() -> GroupedWeights:
         told = observation.statistics if statistics is None and groups == "whole" else statistics
-        return Reception.of(observation.weights, observation.known_noise, groups=groups, statistics=told, form=form)
+        return GroupedWeights.of(
+            observation.weights, observation.known_noise, groups=groups, statistics=told, form=form
+        )
 
     if statistics is not None or not isinstance(groups, str):
         return make()
     return observation.remember(("grouped", groups, Form(form)), make)
+
+
+def denoised(
+    observation: Observation[Any, Any],
+    temperatures: Temperatures | GroupTemperatures,
+    groups: str | Partition = "whole",
+    *,
+    form: Form | str = Form.CENTRED,
+) -> Any:
+    """A copy of what arrived under these temperatures.
+
+    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0), Temperatures(0.0))     # sigma_w^2 = 4 - 1, theta = 3/4
+    tensor([ 1.5000, -1.5000])
+    """
+    weights = grouped(observation, groups, form=form)
+    return with_weights(observation.received, weights.estimate(weights.denoisers(temperatures)))

@@ -1,12 +1,27 @@
 """A last layer that noise makes prefer some classes, put right where classes are known to be equally common."""
 
-import torch
-from torch import nn
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
-from quietnn.errors import InvalidConfig
-from quietnn.noise import mean_of
+import torch
+from torch import Tensor, nn
+
+from quietnn.batches import call, logits_of, num_inputs
+from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.evidence import Evidence
+from quietnn.noise import NoiseVariance, mean_of
+from quietnn.observation import Observation
+from quietnn.repairs.affine import MMSE
 from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
+from quietnn.repairs.grouped import GroupedWeights, grouped
+from quietnn.watching.makers import Makers, eagerly, undisturbed
 from quietnn.watching.samples import HeadSample
+from quietnn.watching.survey import given
+
+_LEAST_SIGNAL = 1e-6
+"""The share of signal that is taken to be left however many layers add noise."""
 
 
 @torch.no_grad()
@@ -15,16 +30,7 @@ def recentre(sample: HeadSample, *, weight: ParameterNoise, bias: ParameterNoise
 
     Noise moves the mean output of a class by a shift of variance `P = sigma^2 sum_k E[x_k]^2 + sigma_b^2 + u V`: its
     own weights' part and bias, and at most a share `u` of the outputs' variance `V` from upstream. Of the differences
-    that are seen, `s` is sampling error and `T`, what is left, the clean network's own. No noise, no change.
-
-    Args:
-        sample: what the last layer made of its inputs.
-        weight: the noise on its weights.
-        bias: the noise on its bias.
-        upstream: `u`.
-
-    Returns:
-        `k`, the share of the differences that was taken out.
+    that are seen, `s` is sampling error and `T`, what is left, the clean network's own. Without noise nothing changes.
 
     Raises:
         InvalidConfig: if the network does not end in a linear layer with a bias.
@@ -50,3 +56,63 @@ def recentre(sample: HeadSample, *, weight: ParameterNoise, bias: ParameterNoise
     taken = shift / max(shift + error, seen)
     layer.bias.sub_((taken * differences).to(layer.bias))
     return taken
+
+
+@torch.no_grad()
+def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> None:
+    """One pass over all inputs; then the last bias of a repaired network takes out what noise made of mean outputs.
+
+    Raises:
+        QuietnnError: for a single input, a network that does not end in a linear layer with a bias, outputs of another
+            kind, or not finite. The network is then as it was.
+    """
+    layers = grouped(observation, "layerwise")
+    if layers.noise_variance == 0:
+        return
+    if num_inputs(evidence.first(2)) < 2:
+        raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
+    head = HeadSample.merged(_heads(network, evidence))
+    names = {id(one): name for name, one in network.named_parameters(remove_duplicate=False)}
+    weight, bias = (_noise(layers, names, getattr(head.layer, part, None)) for part in ("weight", "bias"))
+    recentre(head, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
+
+
+def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
+    """What comes out of the network, batch by batch."""
+    makers: Makers[tuple[nn.Module, Tensor]] = Makers()
+
+    def after(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        makers.remember(output, (layer, given(args, kwargs)))
+
+    linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
+    with ExitStack() as hooks, undisturbed(model), eagerly(model):
+        for layer in linear:
+            hooks.enter_context(layer.register_forward_hook(after, with_kwargs=True))
+        for inputs, _ in evidence.batches():
+            outputs = logits_of(call(model, inputs))
+            if not bool(torch.isfinite(outputs).all()):
+                raise InvalidWeights(
+                    "the outputs are not finite; the noise has blown up the network, repair its weights first"
+                )
+            maker, received = makers.of(outputs) or (None, None)
+            yield HeadSample(outputs, layer=maker, inputs=received)
+
+
+def _noise(layers: GroupedWeights, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:
+    """The noise on a parameter as it came."""
+    name = names.get(id(parameter), "")
+    if name not in layers.weights:
+        return ParameterNoise()
+    return ParameterNoise(variance=layers.noise_variance if layers.noise is None else mean_of(layers.noise[name]))
+
+
+def _noise_to_signal(layers: GroupedWeights) -> float:
+    """Noise over signal in what all layers together make.
+
+    Of what a layer makes, a share `theta` is signal, MMSE's; of what they make one after the other the product is. A
+    layer below the model's own share (a gate that is closed, an adapter at zero) adds little and counts as that share.
+    """
+    noise: NoiseVariance = layers.noise_variance if layers.noise is None else layers.noise
+    least = GroupedWeights.of(layers.weights, noise).denoisers(MMSE)["whole"].theta
+    left = math.prod(max(one.theta, least, 0.0) for one in layers.denoisers(MMSE).values())
+    return (1 - left) / max(left, _LEAST_SIGNAL)

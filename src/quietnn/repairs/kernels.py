@@ -1,18 +1,10 @@
-"""A prior for convolutions: kernels that are smooth, input channels that differ in power.
-
-The paper's prior takes the weights of a layer for independent draws. The kernels of a trained convolution are not: the
-nine values of a 3x3 kernel go up and down together, and some input channels matter more than others. With
+"""A prior for convolutions: kernels that are smooth, input channels that differ in power (docs/structured.md).
 
     w[o, i, :] ~ N(0, v_i S)        v_i: relative power of input channel i, of mean 1;  S: covariance of the positions
 
-the family of the paper (eq. 10) holds in the eigenbasis of `S`, for each input channel and eigenvalue `e_l` by itself:
+The family of the paper (eq. 10) holds in the eigenbasis of `S`, for each input channel and eigenvalue `e_l` by itself:
 
     theta_il = v_i e_l / (v_i e_l + (1 - lambda') sigma_z^2)
-
-All of it is estimated from the received weights, `S` from the second moments of all kernels less `sigma_z^2`, `v_i`
-from the power of each channel, both drawn to "no structure" by their own sampling error. The compensator stays: at
-`lambda' = 0` (MMSE) the network loses more than it gains, for what a layer makes is a sum over many weights, in which
-noise averages out and signal does not.
 """
 
 import math
@@ -25,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, noise_by_tensor, noise_of_each, one_variance
 from quietnn.observation import Observation
-from quietnn.repairs.affine import AffineDenoiser, TensorMap
-from quietnn.repairs.heteroscedastic import WeightwiseMap
+from quietnn.random_effects import beyond_error
+from quietnn.repairs.affine import AffineDenoiser, TensorMap, WeightwiseMap
 from quietnn.repairs.rounding import is_on_a_grid
 from quietnn.watching.survey import CONVOLUTIONS
 from quietnn.weights import Weights, layerwise
@@ -43,21 +35,13 @@ _FALSE_ALARM = 1e-3
 
 @dataclass(frozen=True)
 class KernelMap:
-    """The map of a convolution's weights: kernels are turned to the eigenbasis, multiplied, and turned back.
+    """The map of a convolution's weights: kernels are turned to the eigenbasis, multiplied, and turned back."""
 
-    Attributes:
-        basis: (positions, positions), one eigenvector a column.
-        power: (input channels, positions), `v_i e_l`: the variance of the clean weights in that basis.
-        theta: of the same shape, the multipliers.
-        noise_variance: `sigma_z^2`.
-        was_on_a_grid: whether the weights as they came were rounded; what the map makes of them does not show it.
-    """
-
-    basis: Tensor
-    power: Tensor
-    theta: Tensor
+    basis: Tensor  # (positions, positions), one eigenvector a column
+    power: Tensor  # (input channels, positions), `v_i e_l`: the variance of the clean weights in that basis
+    theta: Tensor  # of the same shape, the multipliers
     noise_variance: float
-    was_on_a_grid: bool = False
+    was_on_a_grid: bool = False  # whether the received weights were rounded, which the estimate does not show
 
     @property
     def gain(self) -> float:
@@ -82,12 +66,7 @@ class KernelMap:
 
 
 def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = LAMBDA_PRIME) -> KernelMap:
-    """The structured prior of one convolution, told from its received weights, and the map that follows.
-
-    Args:
-        weight: (outputs, inputs, positions...), as received.
-        noise_variance: `sigma_z^2`.
-        lambda_prime: the population compensator, below 1.
+    """The structured prior of one convolution, (outputs, inputs, positions...) as received, and the map that follows.
 
     >>> kernels = torch.randn(64, 32, 1, 1, generator=torch.Generator().manual_seed(0)) * torch.ones(3, 3)
     >>> kernel_map(kernels, 0.0).theta.unique()                # no noise, no change
@@ -103,13 +82,13 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     flat = kernels.reshape(-1, num_positions)
     seen = flat.T @ flat / len(flat) - noise_variance * torch.eye(num_positions).to(flat)
     plain = signal * torch.eye(num_positions).to(flat)
-    covariance = plain + _told(seen - plain, total**2 * num_positions * (num_positions + 1) / len(flat)) * (
-        seen - plain
-    )
+    bent = seen - plain
+    error = total**2 * num_positions * (num_positions + 1) / len(flat)
+    covariance = plain + beyond_error(bent.square().sum(), error) * bent
     eigenvalues, basis = torch.linalg.eigh(covariance)
     deviation = (kernels.square().mean(dim=(0, 2)) - noise_variance) / signal - 1.0
     error = 2.0 * (total / signal) ** 2 / (num_outputs * num_positions)
-    relative = 1.0 + (_told(deviation, error * num_inputs) if num_inputs > 1 else 0.0) * deviation
+    relative = 1.0 + (beyond_error(deviation.square().sum(), error * num_inputs) if num_inputs > 1 else 0.0) * deviation
     power = relative.clamp_min(0)[:, None] * eigenvalues.clamp_min(0)
     if total - noise_variance <= least or not power.any():  # what shows no signal shows no structure of it
         power = torch.full_like(power, signal)
@@ -119,16 +98,14 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
 
 
 def believable_noise(weights: Weights, noise_variance: NoiseVariance) -> NoiseVariance:
-    """The noise variance that was told, lowered where a tensor contradicts it.
+    """The noise variance that was told, lowered where a tensor contradicts it (docs/structured.md).
 
-    What was received has at least the power of its noise: `n mean(r^2) / sigma_z^2` is no smaller, in distribution,
-    than chi-square with `n` degrees of freedom. A tensor of `n` weights therefore contradicts every variance above
+    A tensor of `n` weights contradicts every variance above
 
         mean(r^2) / q_n(alpha / K)        q_n: quantile of chi-square over n, K: number of tensors
 
-    and a true one is lowered in one model of a thousand (`alpha`) at most, however many tensors look at it and however
-    small they are. One variance for all is held below the least of these: told too large, it would take every
-    direction that is weaker than the mistake for empty.
+    A true one is lowered in one model of a thousand (`alpha`) at most. One variance for all is held below the least of
+    these: told too large, it would take every direction that is weaker than the mistake for empty.
 
     >>> round(believable_noise({"w": torch.tensor([1.0, -1.0] * 10_000)}, 5.0), 3)
     1.032
@@ -168,21 +145,13 @@ def structured_denoisers(
 
     They are the denoisers of `groups="layerwise"`. Calibrate the network afterwards with the same denoisers: a scale
     that a convolution loses is given back by the BatchNorm behind it, and only by that.
-
-    Args:
-        observation: the network as received.
-        lambda_prime: the population compensator of every layer.
     """
-    weights, noise_variance = observation.weights, observation.known_noise
-    noise: Mapping[str, TensorNoise] | None = noise_by_tensor(noise_variance, weights)
-    if noise is None:
-        noise = dict.fromkeys(weights, one_variance(noise_variance))
-    kernels = _kernels(observation.model)
+    weights, kernels = observation.weights, _kernels(observation.model)
     maps: dict[str, TensorMap] = {
         name: WeightwiseMap(1.0, 0.0)
         if name not in kernels or isinstance(own, Tensor)
         else kernel_map(weights[name], own, lambda_prime=lambda_prime)
-        for name, own in noise.items()
+        for name, own in noise_of_each(observation.known_noise, weights).items()
     }
     return {group: _group_map({name: maps[name] for name in members}) for group, members in layerwise(weights).items()}
 
@@ -195,14 +164,3 @@ def _group_map(members: Mapping[str, TensorMap]) -> AffineDenoiser:
 def _kernels(model: nn.Module) -> set[str]:
     """Names of the weights of convolutions; kinds are compared exactly, a child class may do something else."""
     return {f"{name}.weight".lstrip(".") for name, layer in model.named_modules() if type(layer) in CONVOLUTIONS}
-
-
-def _told(deviation: Tensor, error: float) -> float:
-    """The share of a deviation that is more than its sampling error (James and Stein's rule for a common factor).
-
-    Args:
-        deviation: an estimate of something whose plain guess is zero.
-        error: the expected sum of its squared sampling errors.
-    """
-    seen = float(deviation.square().sum())
-    return max(0.0, 1.0 - error / seen) if seen > 0 else 0.0

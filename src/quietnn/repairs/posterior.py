@@ -1,16 +1,12 @@
 """Weights that maximise the posterior given all that the receiver holds: the noisy weights and labelled examples.
 
-With a Gaussian prior `w ~ N(mu_w, sigma_w^2)` in each group, `r = w + z`, and a loss that is a negative log-likelihood,
-
-    -log p(w | r, examples) = sum of losses + |w - r|^2 / (2 sigma_z^2) + |w - mu_w|^2 / (2 sigma_w^2) + constant
-
-The two squares make one, `|w - w_mmse|^2 / (2 s^2)`, with `s^2 = sigma_w^2 sigma_z^2 / (sigma_w^2 + sigma_z^2)`. In
-units of that posterior standard deviation, `u = (w - w_mmse) / s`, the objective is `sum of losses + |u|^2 / 2` for
-every group alike, so one step size serves layers whose weights differ by orders of magnitude. Unlike the affine family,
-this adjusts every noisy weight by the labels.
+In units of the posterior standard deviation about MMSE, `u = (w - w_mmse) / s`, the objective is `sum of losses +
+|u|^2 / 2` for every group alike, so one step size serves layers whose weights differ by orders of magnitude
+(docs/posterior.md). Unlike the affine family, this adjusts every noisy weight by the labels.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,22 +14,27 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Losses, labelled
-from quietnn.folds import folds
+from quietnn.evidence import Augment, labelled
+from quietnn.losses import Losses
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.calibrated_starts import repaired_starts
-from quietnn.repairs.fitting.guard import Guard
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import blended_start, given_starts, own_starts, prepare
+from quietnn.repairs.fitting.starts import Start, blended_start, given_starts, own_starts, prepare, repaired_starts
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, maximise
 from quietnn.repairs.grouped import GroupTemperatures, grouped
 from quietnn.repairs.kinds import stores_statistics
 from quietnn.repairs.rounding import are_rounded
+from quietnn.score import Split, folds
 from quietnn.targets import with_weights
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
+
+_PARTS_OF_A_FOLD = 5
+
+_STANDARD_ERRORS = 2.0
+"""By how many standard errors a start has to be better than a fit to half of the examples."""
 
 
 @torch.inference_mode(False)
@@ -87,35 +88,27 @@ def posterior(
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
     check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
-    model, received, num_examples = observation.model, observation.weights, len(evidence)
-    reception = grouped(observation, groups, statistics=statistics)
+    model, num_examples = observation.model, len(evidence)
+    by_group = grouped(observation, groups, statistics=statistics)
     splits = folds(num_examples, settings.num_folds, seed=seed)
-    if reception.noise_variance == 0:
-        return _result(with_weights(model, {}), "received", {}, (), 0.0, 0.0)
+    if by_group.noise_variance == 0:
+        return _result(with_weights(model, {}), "received", {}, None, 0.0)
     num_passes = 0.0
     if starts is None and centre is None and settings.blended:
-        made = repaired_starts(observation, evidence.in_memory())
-        starts, num_passes = {name: one.model for name, one in made.items()}, sum(one.passes for one in made.values())
+        starts, num_passes = repaired_starts(observation, evidence.in_memory())
     if starts and stores_statistics(model) and (centre is not None or not settings.blended):
         raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
     scratch = Scratch(
         observation, evidence.loss_at, num_examples, blended=settings.blended, batch_size=evidence.batch_size
     )
     scratch.num_passes += num_passes
-    places = given_starts(starts or {}, model, received, anchors=scratch.follows)
+    places = given_starts(starts or {}, model, observation.weights, anchors=scratch.follows)
     if not (places and scratch.follows):
-        places |= own_starts(observation, reception, centre, scratch)
+        places |= own_starts(observation, by_group, centre, scratch)
     guard = Guard(scratch, splits)
-    guard.judge("received", model)
-    for name, place in places.items():
-        guard.judge(name, place.network)
-    if "blended" not in places and _are_rounded(observation):
-        # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
-        guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
-        if guard.is_clearly_better("blended", guard.best(places)):
-            places |= blended_start(model, received, scratch)
+    places = _judged(guard, places, observation)
     start = places["centre" if centre is not None else guard.best(places)]
-    whitened = prepare(scratch, start, reception)
+    whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
         return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
@@ -126,9 +119,23 @@ def posterior(
     final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})
-        return _result(kept, best, guard.mean_losses, (), 0.0, scratch.num_passes)
+        return _result(kept, best, guard.mean_losses, None, scratch.num_passes)
     finished = scratch.finish(start.network, final.weights)
-    return _result(finished, "posterior", guard.mean_losses, final.losses, final.move, scratch.num_passes)
+    return _result(finished, "posterior", guard.mean_losses, final, scratch.num_passes)
+
+
+def _judged(guard: "Guard", places: dict[str, Start], observation: Observation[Any, Any]) -> dict[str, Start]:
+    """Judge the received network and all starts; with one more where weights were rounded and that is better."""
+    model, received, scratch = observation.model, observation.weights, guard.scratch
+    guard.judge("received", model)
+    for name, place in places.items():
+        guard.judge(name, place.network)
+    if "blended" not in places and _are_rounded(observation):
+        # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
+        guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
+        if guard.is_clearly_better("blended", guard.best(places)):
+            return places | blended_start(model, received, scratch)
+    return places
 
 
 def _are_rounded(observation: Observation[Any, Any]) -> bool:
@@ -139,12 +146,78 @@ def _are_rounded(observation: Observation[Any, Any]) -> bool:
 
 
 def _result(
-    model: nn.Module,
-    chosen: str,
-    held_out_loss: Mapping[str, float],
-    fit_loss: tuple[float, ...],
-    move: float,
-    passes: float,
+    model: nn.Module, chosen: str, held_out_loss: Mapping[str, float], fit: Fit | None, passes: float
 ) -> Repaired:
-    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": fit_loss, "move": move}
+    losses, move = (fit.losses, fit.move) if fit else ((), 0.0)
+    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": losses, "move": move}
     return Repaired(model, "posterior", passes, details)
+
+
+class Guard:
+    """Networks side by side on labelled examples, those that were fitted to some of them on the others."""
+
+    def __init__(self, scratch: Scratch, splits: Sequence[Split]) -> None:
+        self.scratch = scratch
+        self._splits = splits
+        self._held_out = parts_of(splits)
+        self._parts = [part for fold in self._held_out for part in fold]
+        self._losses: dict[str, Tensor] = {}
+
+    def judge(self, name: str, network: nn.Module) -> None:
+        """Judge a network that has seen no labels, on all examples."""
+        self._losses[name] = self.scratch.judge_parts(network, self._parts)
+
+    def judge_fits(self, name: str, fit: Callable[[Tensor], nn.Module]) -> None:
+        """Judge a way to fit networks to positions: each split by the network that did not see it."""
+        folds = zip(self._splits, self._held_out, strict=True)
+        self._losses[name] = torch.cat([self.scratch.judge_parts(fit(split.fit), parts) for split, parts in folds])
+
+    @property
+    def mean_losses(self) -> dict[str, float]:
+        """The mean loss of everything that was judged."""
+        return {name: mean_loss(losses, self._parts) for name, losses in self._losses.items()}
+
+    def best(self, names: Iterable[str]) -> str:
+        """The one with the smallest mean loss."""
+        return min(names, key=self.mean_losses.__getitem__)
+
+    def is_clearly_better(self, name: str, other: str) -> bool:
+        """Whether one has the smaller loss, by more than a standard error."""
+        return is_clearly_better(self._losses[name], self._losses[other], self._parts)
+
+    def is_worth_it(self, fit: str, start: str) -> bool:
+        """Whether a fit is to be used in place of a start.
+
+        The fits that are judged have seen half of the examples and taken half of the steps; the one that is used sees
+        all of them. So a draw goes to the fit: a start has to be better by more than two standard errors.
+        """
+        losses = self._losses[start], self._losses[fit]
+        return not is_clearly_better(*losses, self._parts, standard_errors=_STANDARD_ERRORS)
+
+
+def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:
+    """The held-out positions of each split in a few parts, so that there are losses to compare and tell an error from.
+
+    >>> [[len(part) for part in parts] for parts in parts_of(folds(21, 2, seed=0))]
+    [[3, 2, 2, 2, 2], [2, 2, 2, 2, 2]]
+    """
+    return [list(split.held_out.tensor_split(min(_PARTS_OF_A_FOLD, len(split.held_out)))) for split in splits]
+
+
+def mean_loss(losses: Tensor, parts: Sequence[Tensor]) -> float:
+    """The mean loss of all examples from the mean losses of parts of them."""
+    return sum(float(loss) * len(part) for loss, part in zip(losses, parts, strict=True)) / sum(map(len, parts))
+
+
+def is_clearly_better(losses: Tensor, others: Tensor, parts: Sequence[Tensor], *, standard_errors: float = 1.0) -> bool:
+    """Whether some losses are smaller than others by more than their difference may be by chance.
+
+    >>> parts, some = [torch.arange(2)] * 4, torch.tensor([1.0, 2.0, 1.0, 2.0])
+    >>> is_clearly_better(some - 0.1, some, parts), is_clearly_better(some, some, parts)
+    (True, False)
+    """
+    other = mean_loss(others, parts)
+    if not math.isfinite(other):
+        return True
+    gap = other - mean_loss(losses, parts)
+    return gap > 0 and gap > standard_errors * float((losses - others).std()) / math.sqrt(len(parts))

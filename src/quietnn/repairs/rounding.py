@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, mean_of, noise_of_each
 from quietnn.weights import Weights
 
 _NEAR = 0.5
@@ -22,7 +22,7 @@ def are_rounded(weights: Weights, noise: NoiseVariance) -> bool:
     >>> are_rounded(weights, 0.09)
     True
     """
-    by_tensor = noise_by_tensor(noise, weights) or dict.fromkeys(weights, one_variance(noise))
+    by_tensor = noise_of_each(noise, weights)
     rounded = [
         name
         for name, tensor in weights.items()
@@ -36,10 +36,6 @@ def is_on_a_grid(weight: Tensor, error_std: float) -> bool:
     """Whether the weights of most output channels share few values that lie further apart than their error is long.
 
     Noise leaves no two weights alike, up to the digits of a short number format, whose steps are finer than noise is.
-
-    Args:
-        weight: (outputs, ...).
-        error_std: the standard deviation of the error on each weight.
 
     >>> weight = torch.randn(8, 50, generator=torch.Generator().manual_seed(0))
     >>> is_on_a_grid(weight, 0.3), is_on_a_grid(weight.bfloat16(), 0.3), is_on_a_grid(weight.round(), 0.3)

@@ -1,17 +1,13 @@
-"""Weights adjusted without labels: the network is made to be sure of its inputs again.
+"""Weights adjusted without labels: the network is made to be sure of its inputs again (docs/self-training.md).
 
-A clean classifier is sure of most inputs of its kind and, where classes are equally common, uses all of them alike.
-Noise takes both away. With `p_i` the probabilities of input `i` and `p` their mean over the inputs,
+With `p_i` the probabilities of input `i`, `p` their mean over the `n` inputs and `K` classes,
 
     mean_i H(p_i) + max(0, KL(p || shares) - (K - 1) / (2 n))
 
-is smallest for a network that is sure of every input and whose `K` classes have the shares that they should have, up to
-what `n` inputs differ from them by chance: `2 n KL` is chi-square with `K - 1` degrees of freedom, and a sample that is
-made even is made wrong. But for that it is the information that the outputs hold about the inputs, with its sign
-changed (Krause, Perona and Gomes 2010; Liang, Hu and Feng 2020 adapt networks by it). It takes the place of the loss in
-the posterior (`quietnn.repairs.posterior`), where noise and prior hold the weights where they belong.
+takes the place of the loss in the posterior, where noise and prior hold the weights where they belong.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -23,12 +19,12 @@ from quietnn.evidence import Augment, Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.branches import branches_if_any
-from quietnn.repairs.calibrated_starts import repaired_starts
+from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, given_starts, prepare
+from quietnn.repairs.fitting.starts import Start, given_starts, prepare, repaired_starts
 from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise, wide
 from quietnn.repairs.grouped import grouped
+from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import noisy_weights, with_weights
 
@@ -74,15 +70,15 @@ def self_train(
     known = evidence.in_memory()
     num_inputs = len(known)
     loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)
-    reception = grouped(observation, "layerwise")
-    if reception.noise_variance == 0:
+    by_group = grouped(observation, "layerwise")
+    if by_group.noise_variance == 0:
         details = {"start": "received", "fit_loss": (), "move": 0.0}
         return Repaired(with_weights(observation.model, {}), "self_trained", 0.0, details)
     scratch = Scratch(observation, loss, num_inputs, blended=True, batch_size=max(num_inputs, 1))
     name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
     fit = maximise(
         scratch,
-        prepare(scratch, start, reception),
+        prepare(scratch, start, by_group),
         torch.arange(num_inputs),
         num_examples=num_inputs,
         settings=settings,
@@ -99,24 +95,22 @@ def _start(
     model, received = observation.model, observation.weights
     places = {"received": Start(model, received)}
     if scratch.follows:
-        made = repaired_starts(observation, evidence)
-        scratch.num_passes += sum(one.passes for one in made.values())
-        places |= given_starts({name: one.model for name, one in made.items()}, model, received)
+        made, passes = repaired_starts(observation, evidence)
+        scratch.num_passes += passes
+        places |= given_starts(made, model, received)
     elif normalises_inputs(model, observation.normalisation):
-        denoised = branches_if_any(observation, evidence, balanced_classes=are_balanced)
         scratch.num_passes += 1
-        if denoised is not None:
-            places["branches"] = Start(denoised.model, noisy_weights(denoised.model, noisy=tuple(received)))
+        with suppress(InvalidConfig):  # a normalisation that is never called
+            branches = denoise_branches(observation, evidence).model
+            with suppress(InvalidConfig):  # no head to centre
+                if are_balanced:
+                    centre_head(observation, branches, evidence)
+            places["branches"] = Start(branches, noisy_weights(branches, noisy=tuple(received)))
     return list(places.items())[-1]
 
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:
     """The mean entropy of a classifier's outputs, and how far their mean is from the classes' shares, beyond chance.
-
-    Args:
-        inputs: a tensor, or tensors passed by keyword.
-        class_shares: shape (classes,), positive, of sum 1; all alike when not given.
-        augment: variants of the inputs to fit to.
 
     >>> loss = confidence_loss(torch.tensor([[9.0, -9.0], [-9.0, 9.0]]))
     >>> round(float(loss(nn.Identity(), torch.arange(2), None)), 3)              # sure, and both classes are used

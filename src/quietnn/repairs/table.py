@@ -7,15 +7,15 @@ from typing import Any
 from quietnn.evidence import Evidence
 from quietnn.methods import METHODS
 from quietnn.observation import Observation
+from quietnn.repairs.affine import MMSE
 from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
-from quietnn.repairs.batchnorm.calibrate import calibrate, mmse_calibrated
-from quietnn.repairs.batchnorm.re_estimation import re_estimate
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
 from quietnn.repairs.branches import denoise_branches
-from quietnn.repairs.denoise import denoised
 from quietnn.repairs.energy import restore_energy
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
+from quietnn.repairs.grouped import denoised
 from quietnn.repairs.kinds import (
     has_kernels,
     has_stored_statistics,
@@ -25,8 +25,7 @@ from quietnn.repairs.kinds import (
 )
 from quietnn.repairs.posterior import posterior
 from quietnn.repairs.self_training import self_train
-from quietnn.repairs.structured import calibrate_structured
-from quietnn.repairs.temperatures.tune import Search, mmse_p, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
+from quietnn.repairs.temperatures.tune import Search, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
 
 
 def _ml(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
@@ -37,31 +36,24 @@ def _ml(observation: Observation[Any, Any], evidence: Evidence, seed: int, setti
 
 def _mmse(groups: str, name: str) -> Run:
     def run(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Search) -> Repaired:
-        return Repaired(denoised(observation, method="mmse", groups=groups, form=settings.form), name)
+        return Repaired(denoised(observation, MMSE, groups, form=settings.form), name)
 
     return run
 
 
 def _mmse_at_mean_noise(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
     """MMSE that takes every weight's noise for the mean one; the same as MMSE where all weights have the same."""
-    return Repaired(denoised(observation.with_noise(observation.mean_noise_variance)), "mmse_at_mean_noise")
+    return Repaired(denoised(observation.with_noise(observation.mean_noise_variance), MMSE), "mmse_at_mean_noise")
 
 
-def _plain(repair: Callable[..., Repaired], **options: Any) -> Run:
-    """For functions of observation and evidence alone."""
-    return lambda observation, evidence, seed, settings: repair(observation, evidence, **options)
+def _run(repair: Callable[..., Repaired], *takes: str, **options: Any) -> Run:
+    """A repair that takes the seed, or the settings by one of their names, beside observation and evidence."""
 
+    def run(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Any) -> Repaired:
+        known = {"seed": seed, "settings": settings, "search": settings}
+        return repair(observation, evidence, **{name: known[name] for name in takes}, **options)
 
-def _seeded(repair: Callable[..., Repaired], **options: Any) -> Run:
-    return lambda observation, evidence, seed, settings: repair(observation, evidence, seed=seed, **options)
-
-
-def _searched(repair: Callable[..., Repaired]) -> Run:
-    return lambda observation, evidence, seed, settings: repair(observation, evidence, search=settings, seed=seed)
-
-
-def _fitted(repair: Callable[..., Repaired]) -> Run:
-    return lambda observation, evidence, seed, settings: repair(observation, evidence, settings=settings, seed=seed)
+    return run
 
 
 def _unlabelled(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
@@ -76,7 +68,7 @@ def _kind(holds: Callable[[Any], bool]) -> Rule:
 _NETWORK = _kind(is_network)
 _BATCH_NORM = _kind(has_stored_statistics)
 _KERNELS = _kind(has_kernels)
-_NO_STATISTICS = _kind(stores_no_statistics)
+_STATELESS = _kind(stores_no_statistics)
 
 
 def _each_input(observation: Observation[Any, Any]) -> bool:
@@ -88,25 +80,29 @@ def _row(name: str, run: Run, **columns: Any) -> None:
     register(Repair(METHODS[name], run, **columns))
 
 
+_SEARCH, _FIT = Search(), PosteriorSettings()
+
 _row("ml", _ml, by_auto=always)
-_row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=Search())
+_row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=_SEARCH)
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
-_row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=Search())
-_row("re_estimated", _plain(re_estimate), applies=_BATCH_NORM)
-_row("branches", _plain(denoise_branches), applies=_each_input, by_auto=always)
-_row("branches_balanced", _plain(denoise_branches, balanced_classes=True), applies=_each_input)
-_row("energy", _plain(restore_energy), applies=_each_input, by_auto=always, unjudged=always)
-_row("energy_balanced", _plain(restore_energy, balanced_classes=True), applies=_each_input, unjudged=always)
-_row("mmse_calibrated", _plain(mmse_calibrated), applies=_BATCH_NORM)
-_row("calibrated", _plain(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
-_row("calibrated_balanced", _plain(calibrate, balanced_classes=True), applies=_BATCH_NORM)
-_row("structured", _plain(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=always)
-_row("self_trained", _fitted(self_train), applies=_NETWORK, unjudged=always, settings=PosteriorSettings())
-_row("mmse_p", _searched(mmse_p), applies=_NETWORK, by_score=True, settings=Search())
-_row("mmse_pb", _searched(mmse_pb), applies=_NETWORK, by_auto=always, by_score=True, settings=Search())
-_row("mmse_pb_layerwise", _searched(mmse_pb_layerwise), applies=_NETWORK, by_score=True, settings=Search())
-_row("mmse_pb_gradient", _searched(mmse_pb_gradient), applies=_NETWORK, by_auto=_NO_STATISTICS, settings=Search())
-_row("finetuned", _seeded(finetune), applies=_NETWORK)
-_row("posterior", _fitted(posterior), applies=_NETWORK, by_auto=always, settings=PosteriorSettings())
-_row("auto", _seeded(auto), applies=_NETWORK)
+_row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=_SEARCH)
+_row("re_estimated", _run(re_estimate), applies=_BATCH_NORM)
+_row("branches", _run(denoise_branches), applies=_each_input, by_auto=always)
+_row("branches_balanced", _run(denoise_branches, balanced_classes=True), applies=_each_input)
+_row("energy", _run(restore_energy), applies=_each_input, by_auto=always, unjudged=always)
+_row("energy_balanced", _run(restore_energy, balanced_classes=True), applies=_each_input, unjudged=always)
+_row("mmse_calibrated", _run(mmse_calibrated), applies=_BATCH_NORM)
+_row("calibrated", _run(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
+_row("calibrated_balanced", _run(calibrate, balanced_classes=True), applies=_BATCH_NORM)
+_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=always)
+_row("self_trained", _run(self_train, "settings", "seed"), applies=_NETWORK, unjudged=always, settings=_FIT)
+_row("mmse_p", _run(mmse_pb, "search", "seed", with_beta=False), applies=_NETWORK, by_score=True, settings=_SEARCH)
+_row("mmse_pb", _run(mmse_pb, "search", "seed"), applies=_NETWORK, by_auto=always, by_score=True, settings=_SEARCH)
+_row("mmse_pb_layerwise", _run(mmse_pb_layerwise, "search", "seed"), applies=_NETWORK, by_score=True, settings=_SEARCH)
+_row(
+    "mmse_pb_gradient", _run(mmse_pb_gradient, "search", "seed"), applies=_NETWORK, by_auto=_STATELESS, settings=_SEARCH
+)
+_row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
+_row("posterior", _run(posterior, "settings", "seed"), applies=_NETWORK, by_auto=always, settings=_FIT)
+_row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)

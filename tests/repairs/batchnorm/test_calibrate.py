@@ -15,13 +15,11 @@ from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import MMSE, AffineDenoiser
-from quietnn.repairs.batchnorm.calibrate import calibrate
-from quietnn.repairs.batchnorm.re_estimation import re_estimate
-from quietnn.repairs.batchnorm.report import CalibrationReport
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, re_estimate
+from quietnn.repairs.batchnorm.rule import CalibrationReport
 from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
 from quietnn.repairs.denoise import denoise
-from quietnn.repairs.grouped import Reception
-from quietnn.repairs.structured import calibrate_structured
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.targets import noisy_weights
 from quietnn.watching.moments import ChannelMoments
 
@@ -359,10 +357,10 @@ def test_scaled_weights_are_calibrated_to_scaled_statistics(images: Tensor) -> N
     inputs = images.double()
     received = transmit(trained(model, inputs), wnr_db=2.0, seed=1)
     plain = calibrate(received, inputs[:60]).model
-    reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
-    halved = dict.fromkeys(reception.groups, AffineDenoiser(0.5, 0.0))
+    by_group = GroupedWeights.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
+    halved = dict.fromkeys(by_group.groups, AffineDenoiser(0.5, 0.0))
     shrunk = copy.deepcopy(received.received)
-    reception.estimate(halved, out=noisy_weights(shrunk))
+    by_group.estimate(halved, out=noisy_weights(shrunk))
     result = calibrate(
         shrunk, inputs[:60], noise_variance=received.noise_variance, denoisers=halved, groups="layerwise"
     ).model
@@ -395,12 +393,12 @@ def test_keyword_inputs_are_passed_by_keyword(network: nn.Module, images: Tensor
 def test_denoised_weights_can_be_calibrated(network: nn.Module, images: Tensor) -> None:
     received = transmit(network, wnr_db=3.0, seed=0)
     estimate = denoise(received, groups="layerwise").model
-    reception = Reception.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
+    by_group = GroupedWeights.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
     result = calibrate(
         estimate,
         images[:50],
         noise_variance=received.noise_variance,
-        denoisers=reception.denoisers(MMSE),
+        denoisers=by_group.denoisers(MMSE),
         groups="layerwise",
     ).model
     assert bool(torch.isfinite(result(images)).all())
@@ -503,14 +501,14 @@ def test_noise_by_layer_is_noise_and_a_weightwise_denoiser_is_one() -> None:
     assert not torch.equal(only_last[3].running_var, network[3].running_var)
     noise = {name: torch.full_like(weight, 0.01) for name, weight in noisy_weights(network).items()}
     plain, each = (
-        Reception.of(noisy_weights(network), variance, groups="layerwise", statistics=None)
+        GroupedWeights.of(noisy_weights(network), variance, groups="layerwise", statistics=None)
         for variance in (0.01, noise)
     )
     calibrated = [
         calibrate(
-            network, inputs, noise_variance=variance, denoisers=reception.denoisers(MMSE), groups="layerwise"
+            network, inputs, noise_variance=variance, denoisers=by_group.denoisers(MMSE), groups="layerwise"
         ).model
-        for variance, reception in ((0.01, plain), (noise, each))
+        for variance, by_group in ((0.01, plain), (noise, each))
     ]
     assert torch.allclose(calibrated[0][3].running_var, calibrated[1][3].running_var, rtol=1e-4)
 
@@ -531,7 +529,7 @@ def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
         followed.append((result.common_weight, without.common_weight))
         return result
 
-    monkeypatch.setattr("quietnn.repairs.batchnorm.calibrate.posterior", spy)
+    monkeypatch.setattr("quietnn.repairs.batchnorm.rule.posterior", spy)
     calibrate(received, 2 * images[:100] + 1)
     assert told[0] is None
     assert told[1] is not None

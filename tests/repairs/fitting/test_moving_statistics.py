@@ -12,11 +12,11 @@ from torch.utils.checkpoint import checkpoint
 from quietnn.channels.transmit import transmit
 from quietnn.evidence import Evidence, Loss
 from quietnn.observation import Observation
-from quietnn.repairs.calibrated_starts import calibrated_starts
 from quietnn.repairs.fitting.moving_statistics import Blending
 from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.fitting.starts import repaired_starts
 from quietnn.repairs.fitting.whitened import PosteriorSettings, Whitened, maximise
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
 from quietnn.targets import noisy_weights
 
@@ -299,10 +299,10 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
     observation = transmit(network, wnr_db=0.0, seed=0)
     inputs = points(60, 4).to(dtype)
     weights = noisy_weights(observation.received)
-    reception = Reception.of(weights, observation.noise_variance, groups="layerwise")
+    by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
     scratch = Scratch(observation, Evidence(inputs, LABELS).loss_at, 60, blended=True)
-    scratch.anchor(calibrated_starts(Observation(observation.received, 0.1), Evidence(inputs))["calibrated"])
-    fit = maximise(scratch, Whitened.of(reception, weights), torch.arange(60), num_examples=60)
+    scratch.anchor(repaired_starts(Observation(observation.received, 0.1), Evidence(inputs))[0]["calibrated"])
+    fit = maximise(scratch, Whitened.of(by_group, weights), torch.arange(60), num_examples=60)
     assert fit.move > 0
     assert fit.losses[-1] < fit.losses[0] < 10
     assert all(tensor.dtype == dtype and not torch.equal(tensor, weights[name]) for name, tensor in fit.weights.items())
@@ -318,7 +318,7 @@ def test_examples_one_by_one_are_judged_by_the_statistics_of_the_start() -> None
     def one_by_one(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch.stack([whole(network, position[None], generator) for position in positions]).mean()
 
-    starts = calibrated_starts(observation, Evidence(inputs))
+    starts = repaired_starts(observation, Evidence(inputs))[0]
     scratch = Scratch(observation, one_by_one, 60, blended=True)
     scratch.anchor(starts["calibrated"])
     everything = torch.arange(60)
@@ -334,7 +334,7 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
     network = nn.Sequential(nn.Linear(4, 8), Own(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     observation = transmit(network.eval(), wnr_db=0.0, seed=0)
     inputs = 3 * points(60, 4) + 1
-    starts = calibrated_starts(observation, Evidence(inputs))
+    starts = repaired_starts(observation, Evidence(inputs))[0]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     evidence = Evidence(inputs, LABELS)
     result = posterior(

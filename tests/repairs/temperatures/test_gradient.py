@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.grouped import Reception
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.temperatures.gradient import DEFAULT, GradientSettings, _Path, tune_by_gradient
-from quietnn.repairs.temperatures.layerwise import scales
+from quietnn.repairs.temperatures.steps import scales
+from quietnn.score import Split
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import layerwise
 
@@ -50,8 +50,8 @@ def planted(
 ) -> tuple[nn.Module, nn.Module, NoiseVariance]:
     """A received network, the teacher that the given multipliers and shifts make of it, and the noise variance."""
     received = network()
-    reception = Reception.of(noisy_weights(received), noise_variance, groups="layerwise")
-    chosen = {g: scale.temperatures(thetas.get(g, 1.0), shifts.get(g, 0.0)) for g, scale in scales(reception).items()}
+    by_group = GroupedWeights.of(noisy_weights(received), noise_variance, groups="layerwise")
+    chosen = {g: scale.temperatures(thetas.get(g, 1.0), shifts.get(g, 0.0)) for g, scale in scales(by_group).items()}
     teacher = denoise(received, noise_variance=noise_variance, groups="layerwise", temperatures=chosen).model
     return received, teacher, noise_variance
 
@@ -63,7 +63,7 @@ def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> Non
     result = tune_by_gradient(
         Observation(received, noise_variance), Evidence(mean_loss=Imitate(teacher), num_examples=64), settings=LONG
     )
-    steps = scales(Reception.of(noisy_weights(received), noise_variance, groups="layerwise"))
+    steps = scales(GroupedWeights.of(noisy_weights(received), noise_variance, groups="layerwise"))
     for group, scale in steps.items():
         assert scale.theta(result.temperatures[group]) == pytest.approx(thetas[group], abs=0.01)
         assert scale.shift(result.temperatures[group]) == pytest.approx(shifts.get(group, 0.0), abs=0.01)
@@ -99,8 +99,8 @@ def test_the_gradient_is_that_of_the_loss(noise: NoiseVariance) -> None:
     received, teacher = received.double(), teacher.double()
     loss = Imitate(network(), 16)
     loss.inputs, loss.outputs = loss.inputs.double(), loss.outputs.double()
-    reception = Reception.of(noisy_weights(received), noise_variance, groups="layerwise")
-    path = _Path(reception, dict.fromkeys(reception.groups, Temperatures(1.0, 0.3)), with_beta=True)
+    by_group = GroupedWeights.of(noisy_weights(received), noise_variance, groups="layerwise")
+    path = _Path(by_group, dict.fromkeys(by_group.groups, Temperatures(1.0, 0.3)), with_beta=True)
     scratch, everything = Scratch(Observation(received, None), loss, 16), torch.arange(16)
     _, gradients = scratch.gradient(path.weights(), everything, torch.Generator())
     claimed = path.pull_back(gradients)

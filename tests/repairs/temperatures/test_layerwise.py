@@ -5,14 +5,14 @@ import torch
 
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.grouped import GroupTemperatures, Reception
-from quietnn.repairs.temperatures.layerwise import scales, search_layerwise, start_from
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
+from quietnn.repairs.temperatures.searches import search_layerwise
+from quietnn.repairs.temperatures.steps import Scale, scales, start_from
 from quietnn.score import Score
 
 
 @pytest.fixture
-def reception() -> Reception:
+def by_group() -> GroupedWeights:
     """Two groups with signal and, last, one that shows none."""
     generator = torch.Generator().manual_seed(0)
     weights = {
@@ -20,11 +20,11 @@ def reception() -> Reception:
         "b.weight": torch.randn(50, 4, generator=generator) * 2,
         "c.bias": torch.randn(4, generator=generator) * 0.1,
     }
-    return Reception.of(weights, 1.0, groups="layerwise")
+    return GroupedWeights.of(weights, 1.0, groups="layerwise")
 
 
-def bowl(reception: Reception, **optima: tuple[float, float]) -> "Bowl":
-    return Bowl(scales(reception), optima)
+def bowl(by_group: GroupedWeights, **optima: tuple[float, float]) -> "Bowl":
+    return Bowl(scales(by_group), optima)
 
 
 class Bowl:
@@ -43,70 +43,72 @@ class Bowl:
         return Score(accuracy=0.5, loss=distance, num_examples=100)
 
 
-def test_it_walks_to_each_groups_own_optimum(reception: Reception) -> None:
-    score = bowl(reception, a=(1.25, 0.0), b=(1.0, -0.1))
-    start = dict.fromkeys(reception.groups, ML)
-    result = search_layerwise(score, reception, start, num_sweeps=3)
+def test_it_walks_to_each_groups_own_optimum(by_group: GroupedWeights) -> None:
+    score = bowl(by_group, a=(1.25, 0.0), b=(1.0, -0.1))
+    start = dict.fromkeys(by_group.groups, ML)
+    result = search_layerwise(score, by_group, start, num_sweeps=3)
     assert result.best.score is not None
     assert result.best.score.loss < 1e-3
     assert score.num_calls == len(result.trials)
-    assert scales(reception)["a"].theta(result.temperatures["a"]) == pytest.approx(1.25, abs=0.03)
-    assert scales(reception)["b"].shift(result.temperatures["b"]) == pytest.approx(-0.1, abs=0.03)
+    assert scales(by_group)["a"].theta(result.temperatures["a"]) == pytest.approx(1.25, abs=0.03)
+    assert scales(by_group)["b"].shift(result.temperatures["b"]) == pytest.approx(-0.1, abs=0.03)
 
 
-def test_a_sweep_costs_at_most_four_scores_a_group(reception: Reception) -> None:
-    score = bowl(reception, a=(5.0, 1.0), b=(5.0, 1.0))
-    search_layerwise(score, reception, dict.fromkeys(reception.groups, ML))
+def test_a_sweep_costs_at_most_four_scores_a_group(by_group: GroupedWeights) -> None:
+    score = bowl(by_group, a=(5.0, 1.0), b=(5.0, 1.0))
+    search_layerwise(score, by_group, dict.fromkeys(by_group.groups, ML))
     assert score.num_calls == 1 + 4 + 4 + 1
 
 
-def test_the_result_is_never_worse_than_the_start(reception: Reception) -> None:
-    score = bowl(reception, a=(1.0, 0.0), b=(1.0, 0.0), c=(1.0, 0.0))
-    start = dict.fromkeys(reception.groups, ML)
-    assert search_layerwise(score, reception, start).temperatures == start
+def test_the_result_is_never_worse_than_the_start(by_group: GroupedWeights) -> None:
+    score = bowl(by_group, a=(1.0, 0.0), b=(1.0, 0.0), c=(1.0, 0.0))
+    start = dict.fromkeys(by_group.groups, ML)
+    assert search_layerwise(score, by_group, start).temperatures == start
 
 
-def test_a_group_without_signal_chooses_between_its_mean_and_itself(reception: Reception) -> None:
-    start = dict.fromkeys(reception.groups, ML)
-    assert search_layerwise(bowl(reception, c=(0.0, 0.0)), reception, start).temperatures["c"] == MMSE
+def test_a_group_without_signal_chooses_between_its_mean_and_itself(by_group: GroupedWeights) -> None:
+    start = dict.fromkeys(by_group.groups, ML)
+    assert search_layerwise(bowl(by_group, c=(0.0, 0.0)), by_group, start).temperatures["c"] == MMSE
     back = {**start, "c": MMSE}
-    assert search_layerwise(bowl(reception, c=(1.0, 0.0)), reception, back).temperatures["c"] == ML
+    assert search_layerwise(bowl(by_group, c=(1.0, 0.0)), by_group, back).temperatures["c"] == ML
 
 
-def test_without_beta_the_shift_stays(reception: Reception) -> None:
-    score = bowl(reception, a=(1.2, 0.3), b=(1.0, -0.3))
-    start = dict.fromkeys(reception.groups, ML)
-    result = search_layerwise(score, reception, start, num_sweeps=2, with_beta=False)
+def test_without_beta_the_shift_stays(by_group: GroupedWeights) -> None:
+    score = bowl(by_group, a=(1.2, 0.3), b=(1.0, -0.3))
+    start = dict.fromkeys(by_group.groups, ML)
+    result = search_layerwise(score, by_group, start, num_sweeps=2, with_beta=False)
     assert {pair.beta for trial in result.trials for pair in trial.temperatures.values()} == {0.0}
 
 
 def test_without_noise_only_the_start_is_scored() -> None:
-    reception = Reception.of({"a.weight": torch.randn(3, 3), "b.weight": torch.randn(3, 3)}, 0.0, groups="layerwise")
-    result = search_layerwise(lambda t: Score(1.0, 0.0, 1), reception, dict.fromkeys(reception.groups, ML))
+    by_group = GroupedWeights.of(
+        {"a.weight": torch.randn(3, 3), "b.weight": torch.randn(3, 3)}, 0.0, groups="layerwise"
+    )
+    result = search_layerwise(lambda t: Score(1.0, 0.0, 1), by_group, dict.fromkeys(by_group.groups, ML))
     assert len(result.trials) == 1
 
 
-def test_the_start_does_to_each_group_what_the_whole_did(reception: Reception) -> None:
-    whole = Scale(Reception.of(reception.weights, 1.0).statistics["whole"], 1.0)
-    start = start_from(Temperatures(1.05, 0.2), whole, reception)
-    steps = scales(reception)
+def test_the_start_does_to_each_group_what_the_whole_did(by_group: GroupedWeights) -> None:
+    whole = Scale(GroupedWeights.of(by_group.weights, 1.0).statistics["whole"], 1.0)
+    start = start_from(Temperatures(1.05, 0.2), whole, by_group)
+    steps = scales(by_group)
     for group in ("a", "b"):
         assert steps[group].theta(start[group]) == pytest.approx(whole.theta(Temperatures(1.05, 0.2)))
         assert steps[group].shift(start[group]) == pytest.approx(0.2)
     assert start["c"] == ML
 
 
-def test_a_group_that_cannot_shrink_as_far_starts_at_its_mmse(reception: Reception) -> None:
-    whole = Scale(Reception.of(reception.weights, 1.0).statistics["whole"], 1.0)
-    start = start_from(MMSE, whole, reception)
+def test_a_group_that_cannot_shrink_as_far_starts_at_its_mmse(by_group: GroupedWeights) -> None:
+    whole = Scale(GroupedWeights.of(by_group.weights, 1.0).statistics["whole"], 1.0)
+    start = start_from(MMSE, whole, by_group)
     assert start["a"] == MMSE, "the strongest group shrinks less than the whole"
     assert start["b"].lambda_prime > 0
 
 
-def test_an_infeasible_start(reception: Reception) -> None:
+def test_an_infeasible_start(by_group: GroupedWeights) -> None:
     def score(temperatures: GroupTemperatures) -> Score:
-        reception.denoisers(temperatures)
+        by_group.denoisers(temperatures)
         return Score(1.0, 0.0, 1)
 
     with pytest.raises(InfeasibleTemperatures, match=r"start it from ML or MMSE"):
-        search_layerwise(score, reception, dict.fromkeys(reception.groups, Temperatures(1e6)))
+        search_layerwise(score, by_group, dict.fromkeys(by_group.groups, Temperatures(1e6)))

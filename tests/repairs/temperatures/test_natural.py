@@ -6,20 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.errors import InfeasibleTemperatures
 from quietnn.evidence import Evidence
-from quietnn.observation import observe
+from quietnn.moments import WeightStatistics
+from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
-from quietnn.repairs.grouped import Reception
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine
-from quietnn.repairs.temperatures.gradient import tune_by_gradient
-from quietnn.repairs.temperatures.natural import LAYERWISE, NaturalSettings, natural_unit, search_natural
+from quietnn.repairs.grouped import GroupedWeights
+from quietnn.repairs.temperatures.gradient import LAYERWISE, tune_by_gradient
 from quietnn.repairs.temperatures.result import TuningResult
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.searches import coarse_to_fine, search_natural
+from quietnn.repairs.temperatures.steps import Scale, natural_unit
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
-from quietnn.weights import WeightStatistics
 
 FAN_INS = (9, 64, 576, 4608)
 PLANTED = ((0.8, -1.4), (1.1, 0.6), (0.7, 2.3))
@@ -47,7 +46,7 @@ class Planted:
         # What the sender tells, so that the family's own mean and variance do not depend on what is planted.
         self.statistics = {"whole": WeightStatistics(mean=0.0, variance=1.0, num_weights=10 * fan_in)}
         weights = noisy_weights(self.received)
-        self.reception = Reception.of(weights, self.noise_variance, statistics=self.statistics)
+        self.by_group = GroupedWeights.of(weights, self.noise_variance, statistics=self.statistics)
         self.scale = Scale(self.statistics["whole"], self.noise_variance)
 
     def loss(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -66,14 +65,14 @@ class Planted:
     def found(self, result: TuningResult[Temperatures]) -> tuple[float, float]:
         """The multiplier and the shift in natural units that a search has found."""
         best = result.temperatures
-        return self.scale.theta(best), self.scale.shift(best) / natural_unit(self.reception)
+        return self.scale.theta(best), self.scale.shift(best) / natural_unit(self.by_group)
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 @pytest.mark.parametrize("fan_in", FAN_INS)
 def test_the_search_finds_a_planted_optimum(fan_in: int, planted: tuple[float, float]) -> None:
     network = Planted(fan_in, *planted)
-    result = search_natural(network.score, network.scale, natural_unit(network.reception))
+    result = search_natural(network.score, network.scale, natural_unit(network.by_group))
     theta, shift = network.found(result)
     assert theta == pytest.approx(planted[0], rel=0.1)
     assert shift == pytest.approx(planted[1], abs=0.3)
@@ -83,7 +82,7 @@ def test_the_search_finds_a_planted_optimum(fan_in: int, planted: tuple[float, f
 def test_steps_in_noise_units_miss_it_at_a_large_fan_in() -> None:
     network = Planted(4608, 0.8, -1.4)
     old = coarse_to_fine(network.score, network.scale)
-    new = search_natural(network.score, network.scale, natural_unit(network.reception))
+    new = search_natural(network.score, network.scale, natural_unit(network.by_group))
     assert new.best.score is not None
     assert old.best.score is not None
     assert new.best.score.loss < 0.2 * old.best.score.loss
@@ -94,10 +93,9 @@ def test_steps_in_noise_units_miss_it_at_a_large_fan_in() -> None:
 def test_the_gradient_finds_a_planted_optimum(fan_in: int, planted: tuple[float, float]) -> None:
     network = Planted(fan_in, *planted)
     tuned = tune_by_gradient(
-        observe(network.received, noise_variance=network.noise_variance),
+        Observation(network.received, network.noise_variance, statistics=network.statistics),
         Evidence(mean_loss=network.loss, num_examples=200),
         groups="whole",
-        statistics=network.statistics,
         settings=LAYERWISE,
     )
     best = tuned.temperatures["whole"]
@@ -108,8 +106,8 @@ def test_the_gradient_finds_a_planted_optimum(fan_in: int, planted: tuple[float,
 
 def test_the_unit_is_that_of_an_average_weight() -> None:
     weights = {"small": torch.zeros(100, 1, 3, 3), "large": torch.zeros(100, 400)}
-    reception = Reception.of(weights, 1.0)
-    assert natural_unit(reception) == pytest.approx(((900 * 9 + 40000 * 400) / 40900) ** -0.5)
+    by_group = GroupedWeights.of(weights, 1.0)
+    assert natural_unit(by_group) == pytest.approx(((900 * 9 + 40000 * 400) / 40900) ** -0.5)
 
 
 def test_without_noise_or_signal_there_is_nothing_to_search() -> None:
@@ -123,7 +121,7 @@ def test_without_noise_or_signal_there_is_nothing_to_search() -> None:
 
 def test_no_point_is_scored_twice_and_beta_stays_at_zero_if_told_so() -> None:
     network = Planted(64, 0.8, 1.0)
-    result = search_natural(network.score, network.scale, natural_unit(network.reception), with_beta=False)
+    result = search_natural(network.score, network.scale, natural_unit(network.by_group), with_beta=False)
     points = [trial.temperatures for trial in result.trials]
     assert len(points) == len(set(points))
     assert {point.beta for point in points} == {0.0}
@@ -138,10 +136,3 @@ def test_infeasible_points_are_recorded_and_do_not_win() -> None:
     result = search_natural(only_shrinking, Scale(WeightStatistics(0.0, 1.0, 10), 1.0), 0.1)
     assert any(trial.score is None for trial in result.trials)
     assert 0.0 < result.temperatures.lambda_prime <= 0.5
-
-
-def test_settings_that_lead_nowhere() -> None:
-    with pytest.raises(InvalidConfig, match="shift_step is 0"):
-        NaturalSettings(shift_step=0.0)
-    with pytest.raises(InvalidConfig, match="max_moves 0"):
-        NaturalSettings(max_moves=0)

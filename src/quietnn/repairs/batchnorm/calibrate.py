@@ -1,29 +1,25 @@
-"""Noise-aware calibration: the statistics of every BatchNorm, fitted to the noisy weights by forward passes."""
+"""The repairs that fit the statistics of every BatchNorm to noisy weights by forward passes; no labels."""
 
 import copy
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence, some_inputs
-from quietnn.noise import NoiseVariance, mean_of
+from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
-from quietnn.repairs.affine import MMSE
+from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.parameter_noise import CLEAN, Denoisers, ParameterNoise, parameter_noise
-from quietnn.repairs.batchnorm.report import CalibratedLayer, CalibrationReport
-from quietnn.repairs.batchnorm.shift import carried
-from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior, re_estimated
+from quietnn.repairs.batchnorm.parameter_noise import Denoisers, parameter_noise
+from quietnn.repairs.batchnorm.rule import CalibrationReport, NoiseAware
 from quietnn.repairs.grouped import grouped
-from quietnn.repairs.head import recentre
-from quietnn.repairs.rounding import is_on_a_grid
+from quietnn.repairs.kernels import LAMBDA_PRIME, believable_noise, structured_denoisers
 from quietnn.targets import with_weights
-from quietnn.watching.visits import Arrival, Feeder, Visit, visit_batch_norms
+from quietnn.watching.survey import survey
+from quietnn.watching.visits import Visit, visit_batch_norms
 from quietnn.weights import Partition
 
 
@@ -68,7 +64,7 @@ def calibrate(
         QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The network is then
             as it was.
 
-    >>> import torch
+    >>> from torch import nn
     >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
     >>> same = calibrate(network, torch.rand(10, 3), noise_variance=0.0).model
     >>> torch.equal(same[1].running_var, network[1].running_var)
@@ -82,7 +78,7 @@ def calibrate(
             "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
         )
     result = model if in_place else copy.deepcopy(model)
-    rule = _NoiseAware(
+    rule = NoiseAware(
         parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
     )
     visited = visit_batch_norms(result, evidence, rule, rule.recentre if balanced_classes else None)
@@ -101,136 +97,79 @@ def mmse_calibrated(observation: Observation[Any, Any], evidence: Evidence) -> R
     return replace(made, name="mmse_calibrated")
 
 
-class _NoiseAware:
-    """The rule of the visits: it remembers the gap it has seen and the noise it has passed."""
+@torch.inference_mode(False)
+def calibrate_structured(
+    what: object,
+    inputs: object,
+    *,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
+    lambda_prime: float = LAMBDA_PRIME,
+    balanced_classes: bool = False,
+) -> Repaired:
+    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
 
-    def __init__(self, noise: dict[int, ParameterNoise], *, is_rounded: bool | None = None) -> None:
-        self._told_rounded = is_rounded
-        self.layers: list[CalibratedLayer] = []
-        self.head_weight = 0.0
-        self._noise = noise
-        self._gap: Gap | None = None
-        self._is_noise: bool | None = None
-        """Whether the first layer that shows an unbelievable gap has noise on it; None until there is one."""
-        self._losses: list[float] = []
-        """-log of the share of the signal's power that each call of a layer leaves."""
+    No labels; `calibrate` tells what the inputs have to be and how many passes they take. A layer that holds more noise
+    than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md). The same applies
+    where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the convolutions in
+    front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
 
-    def __call__(self, visit: Visit) -> tuple[Tensor, Tensor]:
+    Args:
+        what: the network as received.
+        inputs: about a hundred inputs without labels, in any form of `Evidence`.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
+        balanced_classes: see `calibrate`.
+
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).eval()
+    >>> calibrate_structured(network, torch.rand(10, 1, 8, 8), noise_variance=0.01).name
+    'structured'
+    """
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    evidence = some_inputs(inputs, "calibrate_structured")
+    network = copy.deepcopy(observation.model)  # which is called in place of the user's own
+    found = survey(network, evidence.first(2))
+    if found.shared:
+        made = calibrate(observation.on(network), evidence, balanced_classes=balanced_classes, in_place=True)
+        return replace(made, name="structured")
+    believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
+    maps = structured_denoisers(believed, lambda_prime=lambda_prime)
+    denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
+    made = calibrate(
+        believed.on(with_weights(network, grouped(believed, "layerwise").estimate(denoisers), in_place=True)),
+        evidence,
+        denoisers=denoisers,
+        groups="layerwise",
+        balanced_classes=balanced_classes,
+        in_place=True,
+    )
+    return replace(made, name="structured")
+
+
+@torch.inference_mode(False)
+def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> Repaired:
+    """Replace BatchNorm's statistics by those of the inputs: the baseline that knows nothing of the noise.
+
+    Args:
+        what: the network as received.
+        inputs: at least two inputs, in any form of `Evidence`.
+        sample_weight: 0 keeps the clean statistics, 1 takes those of the inputs.
+
+    >>> from torch import nn
+    >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    >>> torch.equal(re_estimate(network, torch.rand(9, 3), sample_weight=0.0).model[1].running_var, torch.ones(2))
+    True
+    """
+    observation, evidence = observe(what), some_inputs(inputs, "re_estimate")
+    if not 0 <= sample_weight <= 1:
+        raise InvalidConfig(f"sample_weight is {sample_weight}; choose a number from 0 (clean) to 1 (re-estimated)")
+    result = copy.deepcopy(observation.model)
+
+    def mixed(visit: Visit) -> tuple[Tensor, Tensor]:
         sample = visit.sample.channels
-        if not sample.is_finite:
-            raise InvalidWeights(
-                f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
-                "denoise the weights first"
-            )
-        feeder = visit.feeder
-        upstream = self._upstream(feeder, visit.called)
-        prediction = self._predict(visit, feeder, upstream) if feeder else _unknown(visit, upstream)
-        result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
-        if prediction.traced:
-            self._gap = result.gap
-        if feeder and upstream == 0 and not result.gap.is_believable and self._is_noise is None:
-            self._is_noise = not self._is_rounded(feeder, prediction, visit)
-        if self._is_noise is False:
-            result = re_estimated(sample)
-        own_share = self._own_share(prediction, visit)
-        if feeder:
-            self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
-        self.layers.append(
-            CalibratedLayer(
-                visit.name,
-                feeder.name if feeder else None,
-                own_share,
-                upstream,
-                result.mean_weight,
-                result.variance_weight,
-                result.common_weight,
-            )
-        )
-        return result.mean, result.variance
+        mean, variance = visit.mean.double(), visit.variance.double()
+        return mean + sample_weight * (sample.mean - mean), variance + sample_weight * (sample.variance - variance)
 
-    def recentre(self, end: Arrival) -> None:
-        """Correct the last layer's bias for classes that are equally common."""
-        layer = end.feeder.layer if end.feeder else None
-        self.head_weight = recentre(
-            end.sample,
-            weight=self._of(layer, "weight"),
-            bias=self._of(layer, "bias"),
-            upstream=self._upstream(end.feeder, end.called),
-        )
-
-    def _upstream(self, feeder: Feeder | None, called: Sequence[nn.Module]) -> float:
-        """The share of noise in what a layer is given: what all calls before it have added, one after the other."""
-        for layer in called[len(self._losses) :]:
-            self._losses.append(-math.log1p(-min(self._share(layer), _LARGEST_SHARE)))
-        return -math.expm1(-sum(self._losses[: feeder.position] if feeder else self._losses))
-
-    def _predict(self, visit: Visit, feeder: Feeder, upstream: float) -> Prediction:
-        weight, bias = self._of(feeder.layer, "weight"), self._of(feeder.layer, "bias")
-        patches = visit.sample.patches
-        mean, variance = carried(visit, feeder, weight, bias)
-        return Prediction(
-            mean=mean,
-            variance=variance,
-            mean_shift=weight.variance * patches.squared_means + bias.variance,
-            variance_growth=weight.variance * patches.variances,
-            concentration=visit.sample.concentration if weight.is_noisy else 0.0,
-            upstream=upstream,
-        )
-
-    def _is_rounded(self, feeder: Feeder, prediction: Prediction, visit: Visit) -> bool:
-        """Whether an unbelievable gap may be the work of rounding, an error that follows the weights.
-
-        Noise leaves no two weights alike; and an error that follows the `n` weights of a channel adds
-        `n sigma^2 tr(C)` to its variance at most, or takes all of it away.
-        """
-        weight, noise = feeder.layer.weight, self._of(feeder.layer, "weight")
-        assert isinstance(weight, Tensor)
-        growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
-        return (
-            visit.sample.num_images >= _FEWEST_INPUTS
-            and weight[0].numel() * float(growth.median()) > 1
-            and self._is_on_a_grid(weight, noise)
-        )
-
-    def _is_on_a_grid(self, weight: Tensor, noise: ParameterNoise) -> bool:
-        """Whether the weights were rounded: as the observation tells, else as they show."""
-        if self._told_rounded is not None:
-            return self._told_rounded
-        return noise.was_on_a_grid or is_on_a_grid(weight, math.sqrt(mean_of(noise.variance)))
-
-    def _own_share(self, prediction: Prediction, visit: Visit) -> float:
-        """The share of noise that the layer in front adds to what leaves this BatchNorm.
-
-        Where noise differs between channels each counts alike, for each leaves at the size it had in the clean network:
-        one lost in a fade would otherwise stand for all, or for nothing where MMSE has shrunk it.
-        """
-        growth = prediction.variance_growth
-        total = prediction.variance + growth + visit.epsilon
-        weight = self._of(visit.feeder.layer if visit.feeder else None, "weight")
-        if isinstance(weight.variance, Tensor):
-            return float((growth / total.clamp_min(_SMALLEST)).mean())
-        return float(growth.sum()) / float(total.sum()) if float(total.sum()) else 0.0
-
-    def _of(self, layer: nn.Module | None, name: str) -> ParameterNoise:
-        return self._noise.get(id(getattr(layer, name, None)), CLEAN)
-
-    def _share(self, layer: nn.Module) -> float:
-        """The share of noise in a layer's own parameters; what stands for its outputs until a BatchNorm tells."""
-        total, noise = 0.0, 0.0
-        for parameter in layer.parameters(recurse=False):
-            variance = mean_of(self._noise.get(id(parameter), CLEAN).variance)
-            if variance:
-                noise += variance * parameter.numel()
-                total += float(parameter.detach().double().square().sum())
-        return noise / max(total, noise) if noise else 0.0
-
-
-_LARGEST_SHARE = 1 - 1e-9
-_FEWEST_INPUTS = 10
-"""Fewer do not tell a gap from chance."""
-_SMALLEST = 1e-30
-
-
-def _unknown(visit: Visit, upstream: float) -> Prediction:
-    nothing = torch.zeros_like(visit.mean, dtype=torch.float64)
-    return Prediction(visit.mean.double(), visit.variance.double(), nothing, nothing, 0.0, upstream, traced=False)
+    return Repaired(result, "re_estimated", visit_batch_norms(result, evidence, mixed).passes)

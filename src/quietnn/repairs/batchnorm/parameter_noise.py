@@ -1,4 +1,4 @@
-"""What noise is left on each parameter, once a denoiser has been over it."""
+"""What a denoiser leaves of each parameter and of its noise, and of the clean statistics behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig
-from quietnn.noise import TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import TensorNoise, mean_of, noise_of_each
 from quietnn.observation import Observation
-from quietnn.repairs.affine import AffineDenoiser
-from quietnn.repairs.heteroscedastic import WeightwiseMap
+from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
 from quietnn.repairs.kernels import KernelMap
+from quietnn.watching.visits import Feeder, Visit
 from quietnn.weights import Partition, check_weights, partition
 
 Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
@@ -24,18 +24,12 @@ class ParameterNoise:
     """A parameter as it stands in the network: `theta w + rho + noise`.
 
     Each is a number, or a tensor with one value for each output channel, where those differ.
-
-    Attributes:
-        theta: what is left of the clean value.
-        rho: what was added to it.
-        variance: of the noise that is left, `theta^2 sigma_z^2`.
-        was_on_a_grid: whether the weights as they came were rounded, where a denoiser has hidden that.
     """
 
-    theta: TensorNoise = 1.0
-    rho: TensorNoise = 0.0
-    variance: TensorNoise = 0.0
-    was_on_a_grid: bool = False
+    theta: TensorNoise = 1.0  # what is left of the clean value
+    rho: TensorNoise = 0.0  # what was added to it
+    variance: TensorNoise = 0.0  # of the noise that is left, `theta^2 sigma_z^2`
+    was_on_a_grid: bool = False  # whether the weights as they came were rounded, where a denoiser has hidden that
 
     @property
     def is_noisy(self) -> bool:
@@ -56,16 +50,12 @@ def parameter_noise(
     Raises:
         QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
     """
-    weights, noise_variance = observation.weights, observation.known_noise
+    weights = observation.weights
     check_weights(weights)
     chosen = partition(tuple(weights), groups)
-    noise = noise_by_tensor(noise_variance, weights, chosen)
-    if noise is None:
-        noise = dict.fromkeys(weights, one_variance(noise_variance))
-    if denoisers is None:
-        denoisers = AffineDenoiser(1.0, 0.0)
-    if isinstance(denoisers, AffineDenoiser):
-        denoisers = dict.fromkeys(chosen, denoisers)
+    noise = noise_of_each(observation.known_noise, weights, chosen)
+    if denoisers is None or isinstance(denoisers, AffineDenoiser):
+        denoisers = dict.fromkeys(chosen, denoisers or AffineDenoiser(1.0, 0.0))
     wrong = set(denoisers) ^ set(chosen)
     if wrong:
         raise InvalidConfig(f"denoisers and groups differ in {sorted(wrong)[0]!r}; give one denoiser for each group")
@@ -110,3 +100,39 @@ def by_output(value: TensorNoise, parameter: Tensor) -> TensorNoise:
     if parameter.ndim == 0 or bool((value == value.flatten()[0]).all()):
         return mean_of(value)
     return value.double().expand(parameter.shape).reshape(len(parameter), -1).mean(1).to(parameter.device)
+
+
+def carried(visit: Visit, feeder: Feeder, weight: ParameterNoise, bias: ParameterNoise) -> tuple[Tensor, Tensor]:
+    """Mean and variance of `theta a + rho S + rho_b`, where `a` is the clean output and `S` the sum of its inputs.
+
+        mean     = theta m + rho E[S] + (theta_b - theta) b + rho_b
+        variance = theta^2 v + 2 rho Cov(a', S) - rho^2 Var[S]
+
+    `a'` is the output at hand, of which `rho S` is a part already; noise is uncorrelated with `S` in expectation. The
+    clean bias `b` is judged by the one at hand. `theta` and `rho` may differ between the channels.
+    """
+    mean, variance = visit.mean.double(), visit.variance.double()
+    if _is(weight.theta, 1.0) and _is(weight.rho, 0.0) and _is(bias.theta, 1.0) and _is(bias.rho, 0.0):
+        return mean, variance
+    mean = weight.theta * mean + weight.rho * visit.sample.patches.means + bias.rho
+    own_bias = getattr(feeder.layer, "bias", None)
+    if own_bias is not None:
+        mean = mean + _bias_left(own_bias.detach().double(), weight.theta, bias)
+    variance = weight.theta**2 * variance
+    if not _is(weight.rho, 0.0):
+        sums = visit.sample.input_sum
+        variance = variance + 2 * weight.rho * sums.covariance - weight.rho**2 * sums.power
+    return mean, variance.clamp_min(0)
+
+
+def _is(value: TensorNoise, number: float) -> bool:
+    return not isinstance(value, Tensor) and value == number
+
+
+def _bias_left(own: Tensor, theta: TensorNoise, bias: ParameterNoise) -> Tensor | float:
+    """`(theta_b - theta) b`, with `b` judged by the bias at hand; nothing where nothing is left of it."""
+    if not isinstance(theta, Tensor) and not isinstance(bias.theta, Tensor):
+        return (bias.theta - theta) * (own - bias.rho) / bias.theta if bias.theta not in (0.0, theta) else 0.0
+    kept = torch.as_tensor(bias.theta, dtype=torch.float64, device=own.device).expand(own.shape)
+    clean = (own - bias.rho) / kept.masked_fill(kept == 0, 1.0)
+    return torch.where(kept == 0, 0.0, (kept - theta) * clean)

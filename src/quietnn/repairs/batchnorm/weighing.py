@@ -18,25 +18,15 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is known of a layer's statistics before looking at its outputs.
+    """What is known of a layer's statistics before looking at its outputs."""
 
-    Attributes:
-        mean: the clean mean, carried through the denoiser.
-        variance: the clean variance, carried through the denoiser.
-        mean_shift: prior variance of the shift of the mean, `sigma^2 sum_k E[x_k]^2`.
-        variance_growth: expected growth of the variance, `sigma^2 tr(C)`.
-        concentration: `q`, which says how far single channels stray from that growth.
-        upstream: share of the input's power that is noise from earlier layers, at most.
-        traced: whether the layer in front is known; if not, only the sample says how large changes are.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    mean_shift: Tensor
-    variance_growth: Tensor
-    concentration: float
-    upstream: float
-    traced: bool = True
+    mean: Tensor  # the clean mean, carried through the denoiser
+    variance: Tensor  # the same for the variance
+    mean_shift: Tensor  # prior variance of the shift of the mean, `sigma^2 sum_k E[x_k]^2`
+    variance_growth: Tensor  # expected growth of the variance, `sigma^2 tr(C)`
+    concentration: float  # `q`, which says how far single channels stray from that growth
+    upstream: float  # share of the input's power that is noise from earlier layers, at most
+    traced: bool = True  # whether the layer in front is known; if not, only the sample says how large changes are
 
 
 @dataclass(frozen=True)
@@ -45,16 +35,11 @@ class Gap:
 
     A sender's statistics were taken over its training images, crops and flips included; the receiver's inputs have
     other moments even without noise, and that difference is not to be followed.
-
-    Attributes:
-        mean: variance of the difference of means, as a share of `V`.
-        common: square of the difference of log variances that all channels share.
-        spread: variance of the difference of log variances between channels.
     """
 
-    mean: float = 0.0
-    common: float = 0.0
-    spread: float = 0.0
+    mean: float = 0.0  # variance of the difference of means, as a share of `V`
+    common: float = 0.0  # square of the difference of log variances that all channels share
+    spread: float = 0.0  # variance of the difference of log variances between channels
 
     @property
     def is_believable(self) -> bool:
@@ -64,23 +49,14 @@ class Gap:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The statistics to use, and how much of the sample went into them.
-
-    Attributes:
-        mean: shape (channels,), float64.
-        variance: shape (channels,), float64, not negative.
-        mean_weight: average weight of the sample's means (0: as predicted, 1: as re-estimated).
-        variance_weight: average weight of what single channels show of their variances.
-        common_weight: weight of the change of variance that all channels share.
-        gap: the gap to carry to later layers.
-    """
+    """The statistics to use, (channels,) in float64, and how much of the sample went into them."""
 
     mean: Tensor
-    variance: Tensor
-    mean_weight: float
-    variance_weight: float
-    common_weight: float
-    gap: Gap
+    variance: Tensor  # not negative
+    mean_weight: float  # average weight of the sample's means (0: as predicted, 1: as re-estimated)
+    variance_weight: float  # the same of what single channels show of their variances
+    common_weight: float  # weight of the change of variance that all channels share
+    gap: Gap  # to carry to later layers
 
 
 def re_estimated(sample: ChannelMoments) -> Posterior:
@@ -94,11 +70,7 @@ def posterior(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *
         mean'     = mean + k (sample mean - mean)          k = (p + a V) / (p + a V + s + g V)
         variance' = (V (1 + f) exp(common' + k' (rest))) - epsilon
 
-    Args:
-        prediction: what noise does to the layer, from its inputs.
-        sample: the moments of its outputs.
-        gap: between the receiver's inputs and the sender's, if some layer has shown it.
-        epsilon: of the normalisation layer.
+    The gap between the receiver's inputs and the sender's is known if some layer has shown it.
     """
     measures_gap = prediction.traced and prediction.upstream == 0
     known_gap = None if measures_gap else (gap or Gap())

@@ -1,13 +1,14 @@
 """A network whose BatchNorms follow its weights while it is judged, without a layer being exchanged.
 
 What is exchanged is the operation. While a BatchNorm of the network is called, `torch.nn.functional.batch_norm` on its
-stored statistics uses others: those of a start, carried along (`anchored_norm.py`), or, without one, a
-blend of stored and seen (`blended_norm.py`). The layers stay, and so does what else they do: a child
-class of BatchNorm that adds an activation adds it still, and a model may read `bn.running_mean`.
+stored statistics uses others (`moving_norm.py`): those of a start, carried along, or, without one, a blend of stored
+and seen. The layers stay, and so does what else they do: a child class of BatchNorm that adds an activation adds it
+still, and a model may read `bn.running_mean`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self
 
@@ -16,23 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.hooks import RemovableHandle
 
-from quietnn.repairs.fitting.anchored_norm import Anchor
-from quietnn.repairs.fitting.blended_norm import ExampleMoments, blend
+from quietnn.repairs.fitting.moving_norm import Anchor, ExampleMoments, blend
 from quietnn.watching.makers import Makers
+from quietnn.watching.survey import CONVOLUTIONS, BatchNorm, given
 
-_BATCH_NORM = nn.modules.batchnorm._BatchNorm
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
-_LINEAR: tuple[type[nn.Module], ...] = (
-    nn.Linear,
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
+_LINEAR: tuple[type[nn.Module], ...] = (nn.Linear, *CONVOLUTIONS, *_TRANSPOSED)
 """Layers whose outputs have the scale of their parameters. A child class may do something else."""
 
 
@@ -46,11 +38,7 @@ class Blending:
 
     A BatchNorm that the network calls more than once in a pass keeps its stored statistics: they are those of a mixture
     of what its calls are given, which no single call can be compared with. So does a child class that does not call
-    `functional.batch_norm` on them.
-
-    Args:
-        network: in evaluation mode.
-        run: calls the network once; two examples are enough.
+    `functional.batch_norm` on them. `run` calls the network, in evaluation mode, once; two examples are enough.
 
     >>> network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
     >>> examples = torch.rand(20, 3, 5, 5) + 7
@@ -66,14 +54,14 @@ class Blending:
         self._layers = {
             name: layer
             for name, layer in network.named_modules()
-            if isinstance(layer, _BATCH_NORM) and layer.running_mean is not None
+            if isinstance(layer, BatchNorm) and layer.running_mean is not None
         }
         self._anchors: Mapping[str, Anchor] = {}
         self._seen: dict[str, list[ExampleMoments]] = {}
         self._watch: Callable[[str, Tensor], object] | None = None
         self._is_alone = False
         """Whether statistics are those of the batch and nothing else."""
-        self._handles: list[RemovableHandle] = []
+        self._hooks = ExitStack()
         shared = self._called_again(run) if self._layers else ()
         self._layers = {name: layer for name, layer in self._layers.items() if name not in shared}
 
@@ -87,14 +75,13 @@ class Blending:
         for name, layer in self._layers.items():
             exchange = _Exchange(partial(self._batch_norm, name, layer))
             # By hooks, not for the whole pass: activations that are computed again on the way back are blended, too.
-            self._handles.append(layer.register_forward_pre_hook(exchange.begin))
-            self._handles.append(layer.register_forward_hook(exchange.end, always_call=True))
+            self._hooks.enter_context(layer.register_forward_pre_hook(exchange.begin))
+            self._hooks.enter_context(layer.register_forward_hook(exchange.end, always_call=True))
         return self
 
     def __exit__(self, *_: object) -> None:
         """The layers are as they were."""
-        while self._handles:
-            self._handles.pop().remove()
+        self._hooks.close()
 
     def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
         """Mean and variance by layer, of all examples of the last pass together, however it was cut into calls."""
@@ -105,28 +92,21 @@ class Blending:
         }
 
     def anchor(self, start: nn.Module, run: Callable[[], object]) -> None:
-        """From now on carry the statistics of a start along, a network of the same layers.
+        """From now on carry the statistics of a start along, a network of the same layers in evaluation mode.
 
-        Args:
-            start: in evaluation mode. Its statistics are stored, for what is not followed: a single example, say.
-            run: calls it with all examples, at once or in chunks.
+        Its statistics are stored, for what is not followed: a single example, say. `run` calls it with all examples, at
+        once or in chunks.
         """
         seen: dict[str, list[ExampleMoments]] = {}
 
         def watch(name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            given = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
-            seen.setdefault(name, []).append(ExampleMoments.of(given))
+            seen.setdefault(name, []).append(ExampleMoments.of(given(args, kwargs)))
 
         layers = {name: layer for name, layer in start.named_modules() if name in self._layers}
-        handles = [
-            layer.register_forward_pre_hook(partial(watch, name), with_kwargs=True) for name, layer in layers.items()
-        ]
-        try:
-            with torch.no_grad():
-                run()
-        finally:
-            for handle in handles:
-                handle.remove()
+        with ExitStack() as hooks, torch.no_grad():
+            for name, layer in layers.items():
+                hooks.enter_context(layer.register_forward_pre_hook(partial(watch, name), with_kwargs=True))
+            run()
         write_statistics(self._network, {name: _stored(layer) for name, layer in layers.items()})
         self._anchors = {
             name: Anchor.of(ExampleMoments.pooled(parts), _stored(layers[name]), layers[name].eps)
@@ -135,9 +115,6 @@ class Blending:
 
     def scale_free(self, run: Callable[[], object]) -> frozenset[str]:
         """Names of the parameters whose layer feeds a blended BatchNorm and nothing else: their scale is undone.
-
-        Args:
-            run: calls the network, with the same inputs every time.
 
         >>> network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).eval()
         >>> run = lambda: network(torch.eye(2))
@@ -163,12 +140,10 @@ class Blending:
             layer for layer in self._network.modules() if layer not in norms and next(_own(layer), None) is not None
         ]
         linear = [layer for layer in layers if type(layer) in _LINEAR]
-        handles = [layer.register_forward_hook(at_layer) for layer in linear]
-        try:
+        with ExitStack() as hooks:
+            for layer in linear:
+                hooks.enter_context(layer.register_forward_hook(at_layer))
             self._watching(at_norm, run)
-        finally:
-            for handle in handles:
-                handle.remove()
         undone = self._undone([layer for layer in linear if 0 < num_calls[layer] == num_fed[layer]], run)
         # A parameter that some other layer shares keeps its scale there.
         keeping = [layer for layer in layers if layer not in undone]
@@ -187,20 +162,20 @@ class Blending:
     def _outputs(self, run: Callable[[], object], halved: Sequence[nn.Module]) -> list[Tensor]:
         """What the network makes on statistics of the batch alone, with some layers at half their size."""
         outputs: list[Tensor] = []
-        handle = self._network.register_forward_hook(
-            lambda _, __, output: outputs.extend(leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
-        )
+
+        def keep(_: nn.Module, __: object, output: object) -> None:
+            outputs.extend(leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
+
         tensors = {id(tensor): tensor for layer in halved for tensor in _own(layer)}.values()
         before = [tensor.clone() for tensor in tensors]
         self._is_alone = True
         try:
             for tensor in tensors:
                 tensor.mul_(0.5)
-            with self:
+            with self._network.register_forward_hook(keep), self:
                 run()
         finally:
             self._is_alone = False
-            handle.remove()
             for tensor, value in zip(tensors, before, strict=True):
                 tensor.copy_(value)
         return outputs
@@ -215,11 +190,8 @@ class Blending:
             if num_calls[name] > 1:
                 shared.add(name)
 
-        handle = self._network.register_forward_pre_hook(lambda *_: num_calls.clear())
-        try:
+        with self._network.register_forward_pre_hook(lambda *_: num_calls.clear()):
             self._watching(count, run)
-        finally:
-            handle.remove()
         return shared
 
     def _watching(self, watch: Callable[[str, Tensor], object], run: Callable[[], object]) -> None:
@@ -234,7 +206,7 @@ class Blending:
     def _batch_norm(
         self,
         name: str,
-        layer: "nn.modules.batchnorm._BatchNorm",
+        layer: BatchNorm,
         input: Tensor,
         running_mean: Tensor | None,
         running_var: Tensor | None,
@@ -262,9 +234,7 @@ class Blending:
         shape = (1, -1, *(1,) * (input.dim() - 2))
         return (input * scale.view(shape) + shift.view(shape)).to(input.dtype)
 
-    def _following(
-        self, name: str, layer: "nn.modules.batchnorm._BatchNorm", moments: ExampleMoments
-    ) -> tuple[Tensor, Tensor]:
+    def _following(self, name: str, layer: BatchNorm, moments: ExampleMoments) -> tuple[Tensor, Tensor]:
         """Mean and variance of a layer where the examples have these moments."""
         if self._is_alone:
             # In proportion to the scale, so that halving a layer changes no digit, be its channels dead or not.
@@ -309,7 +279,7 @@ def _are_close(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     )
 
 
-def _stored(layer: "nn.modules.batchnorm._BatchNorm") -> tuple[Tensor, Tensor]:
+def _stored(layer: nn.Module) -> tuple[Tensor, Tensor]:
     return layer.get_buffer("running_mean"), layer.get_buffer("running_var")
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from quietnn.errors import QuietnnError, check_is
 from quietnn.evidence import BATCH_SIZE, Loss
 from quietnn.observation import Observation
-from quietnn.repairs.branch_denoisers import behind_last_normalisation
+from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly
@@ -62,7 +62,7 @@ class Scratch:
         return self._blending.scale_free(self._on_two) if self._blending else frozenset()
 
     def tail(self) -> frozenset[str] | None:
-        """Names of the weights behind the last normalisation of an input, see `quietnn.repairs.branch_denoisers`."""
+        """Names of the weights behind the last normalisation of an input, see `quietnn.repairs.branches`."""
         return behind_last_normalisation(self._network, self._on_two, normalisation=self._normalisation)
 
     @torch.inference_mode(False)

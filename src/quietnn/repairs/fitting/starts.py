@@ -1,20 +1,26 @@
 """Where a fit may start: networks that need no labels, and that the fit is judged beside."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig
+from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, Temperatures
-from quietnn.repairs.branch_denoisers import branch_denoisers
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured
+from quietnn.repairs.branches import branch_denoisers, denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Whitened
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
+from quietnn.repairs.head import centre_head
 from quietnn.repairs.kernels import believable_noise, structured_denoisers
+from quietnn.repairs.kinds import has_kernels, has_stored_statistics, normalises_inputs
 from quietnn.targets import noisy_weights
 from quietnn.weights import Weights
 
@@ -25,19 +31,34 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 @dataclass(frozen=True)
 class Start:
-    """A network that steps may begin from.
+    """A network that steps may begin from."""
 
-    Attributes:
-        network: as it would be returned.
-        weights: its noisy weights, where the steps begin.
-        is_scale_free: whether layers in front of a BatchNorm may have any scale there.
-        is_anchor: whether its BatchNorm statistics were fitted to its weights, to be carried along with them.
+    network: nn.Module  # as it would be returned
+    weights: Weights  # its noisy weights, where the steps begin
+    is_scale_free: bool = False  # whether layers in front of a BatchNorm may have any scale there
+    is_anchor: bool = False  # whether its BatchNorm statistics were fitted to its weights, to be carried along
+
+
+def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> tuple[dict[str, nn.Module], float]:
+    """What can be made of a network without labels, and what that costs in passes.
+
+    With BatchNorm the network calibrated, and with its convolutions under the structured prior as well; where each
+    input is normalised MMSE of the branches with a head that prefers no class (labels will judge it). Else nothing.
     """
-
-    network: nn.Module
-    weights: Weights
-    is_scale_free: bool = False
-    is_anchor: bool = False
+    model = observation.model
+    made: list[Repaired] = []
+    if not evidence.has_inputs:
+        return {}, 0.0
+    if has_stored_statistics(model):
+        made.append(calibrate(observation, evidence))
+    if has_kernels(model):
+        made.append(calibrate_structured(observation, evidence))
+    if normalises_inputs(model, observation.normalisation):
+        branches = denoise_branches(observation, evidence).model
+        with suppress(QuietnnError):  # no head that these inputs can centre
+            centre_head(observation, branches, evidence)
+            made.append(Repaired(branches, "centred", 1.0))
+    return {one.name: one.model for one in made}, sum(one.passes for one in made)
 
 
 def given_starts(
@@ -85,7 +106,7 @@ def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict
 
 def own_starts(
     observation: Observation[Any, Any],
-    reception: Reception,
+    by_group: GroupedWeights,
     centre: Temperatures | GroupTemperatures | None,
     scratch: Scratch,
 ) -> dict[str, Start]:
@@ -95,10 +116,10 @@ def own_starts(
     prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole and, where each
     input is normalised, MMSE of its branches.
     """
-    model, received = observation.model, reception.weights
+    model, received = observation.model, by_group.weights
     starts = blended_start(model, received, scratch)
     if centre is not None:
-        estimate = reception.estimate(reception.denoisers(centre))
+        estimate = by_group.estimate(by_group.denoisers(centre))
         return {**starts, "centre": Start(scratch.finish(model, estimate), estimate)}
     if scratch.follows:
         believed = observation.with_noise(believable_noise(received, observation.known_noise))
@@ -115,7 +136,7 @@ def own_starts(
     return starts
 
 
-def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
+def prepare(scratch: Scratch, start: Start, by_group: GroupedWeights) -> Whitened:
     """The Gaussian about a start, and BatchNorms that follow the weights from there.
 
     The spread is that of weights of the received length, noise included. An estimate is shorter, and where its scale is
@@ -124,8 +145,8 @@ def prepare(scratch: Scratch, start: Start, reception: Reception) -> Whitened:
     if start.is_anchor:
         scratch.anchor(start.network)
     undone = scratch.scale_free() if start.is_scale_free else frozenset()
-    lengths = {name: _length(start.weights[name]) / (_length(reception.weights[name]) or 1.0) for name in undone}
-    return Whitened.of(reception, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
+    lengths = {name: _length(start.weights[name]) / (_length(by_group.weights[name]) or 1.0) for name in undone}
+    return Whitened.of(by_group, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
 
 
 def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
-"""The Gaussian part of a posterior, and the thirty steps that add the examples to it."""
+"""The Gaussian part of a posterior, and the thirty careful steps that add the examples to it."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -10,12 +10,14 @@ from torch import Tensor
 
 from quietnn.errors import InvalidConfig, check_is
 from quietnn.noise import TensorNoise
-from quietnn.repairs.affine import MMSE, mmse
-from quietnn.repairs.fitting.descent import descend
+from quietnn.repairs.affine import MMSE, mmse, weightwise_map
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.grouped import Reception
-from quietnn.repairs.heteroscedastic import weightwise_map
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.weights import Weights
+
+_BETAS = (0.9, 0.99)
+_RISE = 0.3
+"""The share of the steps during which they grow."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class PosteriorSettings:
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
         num_folds: parts of the examples, each of which judges a fit on the others.
-        blended: BatchNorm follows the weights, see `blended_norm.py`; otherwise its statistics stay.
+        blended: BatchNorm follows the weights, see `moving_norm.py`; otherwise its statistics stay.
 
     >>> PosteriorSettings(num_steps=8).num_guard_steps
     14
@@ -66,7 +68,7 @@ class Whitened:
     spread: Mapping[str, TensorNoise]
 
     @classmethod
-    def of(cls, reception: Reception, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
+    def of(cls, by_group: GroupedWeights, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
         """The spread of `p(w | r)` about a centre; a group without signal has none and stays.
 
         Where the next layer undoes the scale of a tensor (`scale_free`), MMSE `theta r` and the weights as they came
@@ -75,16 +77,16 @@ class Whitened:
         from zero, `sqrt(2 / n)` for `n` weights.
         """
         spread: dict[str, TensorNoise] = {}
-        for group, members in reception.groups.items():
-            statistics, noise_variance = reception.statistics[group], reception.group_noise(group)
+        for group, members in by_group.groups.items():
+            statistics, noise_variance = by_group.statistics[group], by_group.group_noise(group)
             theta = mmse(statistics, noise_variance).theta
-            told = max(theta, min(math.sqrt(2.0 / sum(reception.weights[name].numel() for name in members)), 1.0))
+            told = max(theta, min(math.sqrt(2.0 / sum(by_group.weights[name].numel() for name in members)), 1.0))
             for name in members:
                 # s^2 = theta sigma_z^2 with MMSE's theta, which is right where sigma_w^2 = 0 too
                 squared: TensorNoise = theta * noise_variance
-                if reception.noise is not None:
-                    noise = reception.noise[name]
-                    squared = weightwise_map(MMSE, reception.prior(group, name), noise).theta * noise
+                if by_group.noise is not None:
+                    noise = by_group.noise[name]
+                    squared = weightwise_map(MMSE, by_group.prior(group, name), noise).theta * noise
                 std = squared.sqrt().to(wide(centre[name])) if isinstance(squared, Tensor) else math.sqrt(squared)
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)
@@ -176,3 +178,62 @@ def maximise(
     square = math.fsum(float(tensor.double().square().sum()) for tensor in point.values())
     move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))
     return Fit({name: tensor.to(dtypes[name]) for name, tensor in whitened.weights(point).items()}, losses, move)
+
+
+def one_cycle(step: int, num_steps: int) -> float:
+    """The step size relative to its peak: up along a cosine for three tenths of the way, then down to zero.
+
+    >>> [round(one_cycle(step, 10), 2) for step in (0, 2, 3, 6, 9)]
+    [0.07, 0.93, 0.99, 0.5, 0.01]
+    """
+    progress = (step + 0.5) / num_steps
+    rise = min(progress / _RISE, 1.0)
+    fall = max((progress - _RISE) / (1.0 - _RISE), 0.0)
+    return 0.5 * (1.0 - math.cos(math.pi * rise)) * 0.5 * (1.0 + math.cos(math.pi * fall))
+
+
+def descend(
+    point: Sequence[Tensor],
+    gradient: Callable[[], tuple[float, Sequence[Tensor]]],
+    *,
+    num_steps: int,
+    step_size: float,
+    project: Callable[[], None] = lambda: None,
+    after_step: Callable[[int], None] = lambda step: None,
+) -> tuple[float, ...]:
+    """Walk downhill from `point`, in place, by Adam with one cycle of the step size; returns the loss at every step.
+
+    Where a loss or gradient is not finite, the step that led there is taken back, the step size is halved and the
+    moments start anew. At a start that is not finite there is no direction to go, and the point stays. `project` brings
+    the point back into its feasible region, in place.
+    """
+    optimiser = torch.optim.Adam(point, lr=step_size, betas=_BETAS, eps=1e-12)
+    losses: list[float] = []
+    shrink, safe = 1.0, [tensor.clone() for tensor in point]
+    for step in range(num_steps):
+        loss, gradients = gradient()
+        finite = math.isfinite(loss) and all(bool(torch.isfinite(one).all()) for one in gradients)
+        losses.append(loss if finite else math.inf)
+        if not finite:
+            if step == 0:
+                break
+            _copy(safe, point)
+            shrink /= 2.0
+            optimiser.state.clear()
+            continue
+        _copy(point, safe)
+        for tensor, direction in zip(point, gradients, strict=True):
+            tensor.grad = direction
+        for group in optimiser.param_groups:
+            group["lr"] = step_size * shrink * one_cycle(step, num_steps)
+        optimiser.step()
+        with torch.no_grad():
+            project()
+        after_step(step)
+    return tuple(losses)
+
+
+@torch.no_grad()
+def _copy(source: Sequence[Tensor], sink: Sequence[Tensor]) -> None:
+    for one, other in zip(source, sink, strict=True):
+        other.copy_(one)

@@ -1,14 +1,12 @@
-"""Temperatures for every group at once, by the gradient of a loss through the network.
+"""Temperatures for every group at once, by the gradient of a loss through the network (docs/posterior.md).
 
-A coordinate search scores the network four times a group; a gradient tells the slope in all groups for the price of
-three forward passes. The steps are those of `quietnn.repairs.temperatures.steps`: `log theta`, held at or above MMSE's
-(`lambda' = 0`), and the shift, for each group,
+The steps are those of `quietnn.repairs.temperatures.steps`: `log theta`, held at or above MMSE's (`lambda' = 0`), and
+the shift, for each group, with `g` the gradient in the group's weights,
 
     w_hat = mu_w + theta (r - mu_w + shift sigma_z)
     d loss / d log theta = theta <g, r - mu_w + shift sigma_z>        d loss / d shift = theta sigma_z <g, 1>
 
-where `g` is the gradient in the group's weights. Only two numbers a group depend on the labels. `sigma_z` may
-differ from group to group, but not within one: then every weight would have a `theta` and a slope of its own.
+`sigma_z` may differ from group to group, but not within one: then every weight would have a `theta` of its own.
 """
 
 import math
@@ -21,15 +19,14 @@ from torch import Tensor
 
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
-from quietnn.repairs.fitting.descent import descend
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
-from quietnn.repairs.temperatures.layerwise import scales
-from quietnn.repairs.temperatures.steps import Scale, fan_in
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.repairs.fitting.whitened import descend
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
+from quietnn.repairs.temperatures.steps import Scale, fan_in, scales
+from quietnn.score import Split
+from quietnn.weights import Partition
 
 
 @dataclass(frozen=True)
@@ -60,16 +57,17 @@ class GradientSettings:
 
 DEFAULT = GradientSettings()
 
+LAYERWISE = GradientSettings(num_steps=120, step_size=0.15, held_out=0.0, judge_every=10)
+"""Steps enough for the layers: 40 smaller ones stop half-way. Two numbers a layer are few against a hundred examples,
+so none are held out: ResNet20 at 4 dB, two development draws, 100 such steps, training images that were not tuned on:
+54.2 % and 60.8 %; with a fifth held out 51.0 % and 59.4 %; as received 31.2 % and 30.2 %."""
+
 
 @dataclass(frozen=True)
 class GradientTuning:
     """The temperatures that did best on the held-out examples, and the way there.
 
-    Attributes:
-        temperatures: one pair per group; pass them to `quietnn.denoise(groups=..., temperatures=...)`.
-        held_out_loss: by number of steps; the start is step 0, so the best is never worse than the start.
-        fit_loss: mean loss on the other examples at each step.
-        num_passes: cost in forward passes over all examples, a backward pass counting two.
+    The losses on held-out examples are by number of steps; the start is step 0, so the best is never worse than that.
     """
 
     temperatures: GroupTemperatures
@@ -88,7 +86,6 @@ def tune_by_gradient(
     evidence: Evidence,
     *,
     groups: str | Partition = "layerwise",
-    statistics: Mapping[str, WeightStatistics] | None = None,
     start: Temperatures | GroupTemperatures = ML,
     with_beta: bool = True,
     settings: GradientSettings = DEFAULT,
@@ -96,30 +93,22 @@ def tune_by_gradient(
 ) -> GradientTuning:
     """Descend in the temperatures of all groups together, and stop where held-out examples say so.
 
-    Args:
-        observation: the network as received; its noise is the same within each group.
-        evidence: labelled examples, or a `mean_loss`.
-        groups: `"layerwise"`, `"whole"` or a partition of your own.
-        statistics: prior of each group; estimated from the received weights when not given.
-        start: where to begin, for example `start_from(...)` the whole-model optimum.
-        with_beta: move the shift too (MMSE_pb), or leave it as it starts (MMSE_p).
-        settings: how the temperatures are sought.
-        seed: of the split and of the augmentation.
+    Without `with_beta` the shifts stay as they start (MMSE_p). The seed is that of the split and of the augmentation.
 
     Raises:
         InvalidConfig: if the noise differs within a group.
     """
     num_examples = len(evidence)
-    reception = grouped(observation, groups, statistics=statistics)
-    _check_even(reception)
-    pairs = dict.fromkeys(reception.groups, start) if isinstance(start, Temperatures) else dict(start)
-    reception.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
+    by_group = grouped(observation, groups)
+    _check_even(by_group)
+    pairs = dict.fromkeys(by_group.groups, start) if isinstance(start, Temperatures) else dict(start)
+    by_group.denoisers(pairs)  # refuses a start that is infeasible or lacks a group
     everything = torch.arange(num_examples)
     split = Split.of(num_examples, settings.held_out, seed=seed) if settings.held_out else Split(everything, everything)
-    if reception.noise_variance == 0:
-        return GradientTuning(dict.fromkeys(reception.groups, ML), {0: math.nan}, (), 0.0)
+    if by_group.noise_variance == 0:
+        return GradientTuning(dict.fromkeys(by_group.groups, ML), {0: math.nan}, (), 0.0)
     scratch = Scratch(observation, evidence.loss_at, num_examples, batch_size=evidence.batch_size)
-    path = _Path(reception, pairs, with_beta=with_beta)
+    path = _Path(by_group, pairs, with_beta=with_beta)
     generator = torch.Generator().manual_seed(seed)
     judged: dict[int, tuple[float, GroupTemperatures]] = {}
 
@@ -151,17 +140,17 @@ def tune_by_gradient(
 class _Path:
     """The multipliers and shifts of all groups as one point, the weights they give, and the gradient in them."""
 
-    def __init__(self, reception: Reception, start: GroupTemperatures, *, with_beta: bool) -> None:
-        self._reception = reception
+    def __init__(self, by_group: GroupedWeights, start: GroupTemperatures, *, with_beta: bool) -> None:
+        self._reception = by_group
         self._start = start
         self._with_beta = with_beta
         # A group that shows no signal, or has no noise, has no multiplier to move; it stays as it starts.
         self._scales = {
             group: scale
-            for group, scale in scales(reception).items()
+            for group, scale in scales(by_group).items()
             if scale.statistics.variance > 0 and scale.noise_variance > 0
         }
-        self._unit = {g: 1.0 / math.sqrt(_fan_in(reception, g)) for g in self._scales}
+        self._unit = {group: 1.0 / math.sqrt(_fan_in(by_group, group)) for group in self._scales}
         floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
         self._floor = torch.tensor(floor, dtype=torch.float64)
         thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]
@@ -208,12 +197,12 @@ class _Path:
         torch.maximum(self.point[0], self._floor, out=self.point[0])
 
 
-def _check_even(reception: Reception) -> None:
+def _check_even(by_group: GroupedWeights) -> None:
     """Refuse noise that differs within a group."""
-    if reception.noise is None:
+    if by_group.noise is None:
         return
-    for group, members in reception.groups.items():
-        values = [torch.as_tensor(reception.noise[name]) for name in members]
+    for group, members in by_group.groups.items():
+        values = [torch.as_tensor(by_group.noise[name]) for name in members]
         if min(float(value.min()) for value in values) < max(float(value.max()) for value in values):
             raise InvalidConfig(
                 f"the noise differs within group {group!r}, whose weights share one multiplier; give "
@@ -221,7 +210,7 @@ def _check_even(reception: Reception) -> None:
             )
 
 
-def _fan_in(reception: Reception, group: str) -> int:
+def _fan_in(by_group: GroupedWeights, group: str) -> int:
     """How many inputs a unit of the group's largest tensor has."""
-    tensor = max((reception.weights[name] for name in reception.groups[group]), key=lambda weight: weight.numel())
+    tensor = max((by_group.weights[name] for name in by_group.groups[group]), key=lambda weight: weight.numel())
     return fan_in(tensor.shape)

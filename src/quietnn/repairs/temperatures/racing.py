@@ -13,8 +13,8 @@ from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.repairs.affine import ML, Temperatures
-from quietnn.repairs.temperatures.coarse_to_fine import follow_ridge
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
+from quietnn.repairs.temperatures.searches import follow_ridge
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score, pooled
 
@@ -44,20 +44,10 @@ def race(
 ) -> TuningResult[Point]:
     """Drop three points of four after each round, the next of which sees three times as many examples.
 
-    Rounds are cut by loss, which tells points apart on ten examples where accuracy ties. 276 points cost 23 passes.
+    Rounds are cut by loss, which tells points apart on ten examples where accuracy ties. 276 points cost 23 passes. The
+    result holds every trial with as many examples as it saw; `criterion` ranks those that saw all. Points that are
+    `pinned` are never dropped, so that the winner is at least as good as they are on all examples.
 
-    Args:
-        score: judges a point by some of the examples.
-        points: where to look.
-        num_examples: how many examples there are.
-        pinned: points that are never dropped, so that the winner is at least as good as they are on all examples.
-        criterion: ranks those that have seen all examples.
-        seed: of the order of the examples.
-
-    Returns:
-        The best point, and every trial with as many examples as it saw; `num_passes` is the cost.
-
-    >>> from quietnn.score import Score
     >>> result = race(lambda x, some: Score(0.0, (x - 3) ** 2, len(some)), range(16), num_examples=90)
     >>> result.temperatures, sorted(trial.score.num_examples for trial in result.trials)[-4:], result.num_passes
     (3, [30, 30, 30, 90], 3.3333333333333335)
@@ -78,16 +68,7 @@ def race_coarse_to_fine(
     criterion: Criterion | str = Criterion.LOSS,
     seed: int = 0,
 ) -> TuningResult[Temperatures]:
-    """The squares of `coarse_to_fine`, each of them a race that the best so far and ML run to its end.
-
-    Args:
-        score: judges a pair of temperatures by some of the examples.
-        scale: the group the temperatures are for.
-        num_examples: how many examples there are.
-        with_beta: whether to search `beta` too (MMSE_pb) or leave it at zero (MMSE_p).
-        criterion: ranks those that have seen all examples.
-        seed: of the order of the examples.
-    """
+    """The squares of `coarse_to_fine`, each of them a race that the best so far and ML run to its end."""
     field = _Field(score, num_examples, seed)
 
     def best_with(points: Sequence[Temperatures]) -> Temperatures:

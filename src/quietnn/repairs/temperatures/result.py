@@ -1,15 +1,16 @@
 """What a search returns: every point it tried and the best of them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from quietnn.errors import QuietnnError, unknown_choice
+from quietnn.errors import InfeasibleTemperatures, QuietnnError, unknown_choice
 from quietnn.score import Score
 
 Point = TypeVar("Point", covariant=True)
+Tried = TypeVar("Tried")
 
 
 class Criterion(StrEnum):
@@ -87,3 +88,12 @@ class TuningResult(Generic[Point]):
         order = Criterion(criterion).order
         best, _ = min(scored, key=lambda pair: order(pair[1]))
         return cls(best, trials)
+
+
+def try_each(score: Callable[[Tried], Score], points: Iterable[Tried]) -> Iterator[Trial[Tried]]:
+    """One trial per point, with no score where the point is infeasible."""
+    for point in points:
+        try:
+            yield Trial(point, score(point))
+        except InfeasibleTemperatures:
+            yield Trial(point, None)

@@ -1,32 +1,33 @@
 """Find the temperatures of the affine family for a noisy model, by a score: over the whole model, then by layer."""
 
-import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
-
-from quietnn.errors import InvalidConfig, check_is, unknown_choice
-from quietnn.evidence import Evidence, Losses, labelled
+from quietnn.errors import check_is, unknown_choice
+from quietnn.evidence import Evidence, labelled
+from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.denoise import denoised
-from quietnn.repairs.grouped import GroupTemperatures, Reception, grouped
-from quietnn.repairs.temperatures.coarse_to_fine import coarse_to_fine, even_grid
-from quietnn.repairs.temperatures.gradient import GradientSettings, tune_by_gradient
-from quietnn.repairs.temperatures.grid import AUTHORS_GRIDS, search_grid
-from quietnn.repairs.temperatures.layerwise import search_layerwise, start_from
-from quietnn.repairs.temperatures.memory import Memory
-from quietnn.repairs.temperatures.natural import LAYERWISE, natural_unit, natural_units, search_natural
-from quietnn.repairs.temperatures.racing import ScoreSome, race, race_coarse_to_fine
+from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, denoised, grouped
+from quietnn.repairs.temperatures.gradient import LAYERWISE, GradientSettings, tune_by_gradient
+from quietnn.repairs.temperatures.judge import Judge
+from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine
 from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.steps import Scale
-from quietnn.score import Score, ScoreFunction, SubsetScore
-from quietnn.targets import with_weights
+from quietnn.repairs.temperatures.searches import (
+    AUTHORS_GRIDS,
+    coarse_to_fine,
+    even_grid,
+    search_grid,
+    search_layerwise,
+    search_natural,
+)
+from quietnn.repairs.temperatures.steps import Scale, natural_unit, natural_units, start_from
+from quietnn.score import ScoreFunction
 from quietnn.theory.family import Form
 from quietnn.weights import Partition
 
@@ -112,6 +113,7 @@ def tune(
     Returns:
         The denoised network. Details: `temperatures`, and `search` with every trial.
 
+    >>> from torch import nn
     >>> network = nn.Linear(20, 20)
     >>> length = lambda one: one.weight.detach().norm()
     >>> found = tune(network, score=length, higher_is_better=False, wnr_db=0.0)
@@ -120,12 +122,12 @@ def tune(
     """
     check_is(search, Search, "search", f"give search=quietnn.Search({search!r})")
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
-    options: dict[str, Any] = {"loss": loss, "score": score, "higher_is_better": None if higher_is_better else False}
-    evidence = labelled(inputs, labels, "tune", **options) if score is None else Evidence.of(inputs, labels, **options)
+    given: dict[str, Any] = {"loss": loss, "score": score, "higher_is_better": None if higher_is_better else False}
+    evidence = labelled(inputs, labels, "tune", **given) if score is None else Evidence.of(inputs, labels, **given)
+    options: dict[str, Any] = {"search": search, "with_beta": with_beta, "seed": seed}
     if groups == "whole":
-        return (mmse_pb if with_beta else mmse_p)(observation, evidence, search=search, seed=seed)
-    made = mmse_pb_layerwise(observation, evidence, search=search, groups=groups, with_beta=with_beta, seed=seed)
-    return made if with_beta else replace(made, name="mmse_p_layerwise")
+        return mmse_pb(observation, evidence, **options)
+    return mmse_pb_layerwise(observation, evidence, groups=groups, **options)
 
 
 def searched(
@@ -139,26 +141,24 @@ def searched(
     """The whole-model temperatures that score best; several methods that need them search once."""
 
     def make() -> TuningResult[Temperatures]:
-        whole, scale, judge = _whole(observation, search), _scale(observation, search), _judge(observation, evidence)
+        whole, judge = grouped(observation, form=search.form), _judge(observation, evidence)
+        score, scale, criterion = partial(judge.score, whole), _scale(whole), search.criterion
         kind = search.whole or ("racing" if judge.can_race else "coarse-to-fine")
+        points = search.grid
+        if points is None:
+            points = even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS.get(kind)
+        if points is not None and not with_beta:
+            points = [point for point in points if point.beta == 0]
         if kind == "racing":
-            some, num_examples = judge.for_some(whole), judge.num_examples
-            if search.grid is not None:
-                points = _points(search.grid, with_beta)
-                return race(some, points, num_examples, criterion=search.criterion, seed=seed)
-            return race_coarse_to_fine(
-                some, scale, num_examples, with_beta=with_beta, criterion=search.criterion, seed=seed
-            )
-        score = judge.for_reception(whole)
-        if kind == "coarse-to-fine" and search.grid is None:
-            return coarse_to_fine(score, scale, with_beta=with_beta, criterion=search.criterion)
-        if kind == NATURAL and search.grid is None:
-            unit = natural_unit(whole)
-            return search_natural(score, scale, unit, with_beta=with_beta, criterion=search.criterion)
-        grid = search.grid
-        if grid is None:
-            grid = even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS[kind]
-        return search_grid(score, _points(grid, with_beta), criterion=search.criterion)
+            num_examples = judge.subset.num_examples
+            if points is not None:
+                return race(score, points, num_examples, criterion=criterion, seed=seed)
+            return race_coarse_to_fine(score, scale, num_examples, with_beta=with_beta, criterion=criterion, seed=seed)
+        if points is not None:
+            return search_grid(score, points, criterion=criterion)
+        if kind == NATURAL:
+            return search_natural(score, scale, natural_unit(whole), with_beta=with_beta, criterion=criterion)
+        return coarse_to_fine(score, scale, with_beta=with_beta, criterion=criterion)
 
     return observation.remember(("searched", evidence, search, with_beta, seed), make)
 
@@ -176,9 +176,9 @@ def searched_by_group(
     best = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
     layers = grouped(observation, groups, form=search.form)
     return search_layerwise(
-        _judge(observation, evidence).for_reception(layers),
+        partial(_judge(observation, evidence).score, layers),
         layers,
-        start_from(best.temperatures, _scale(observation, search), layers),
+        start_from(best.temperatures, _scale(grouped(observation, form=search.form)), layers),
         num_sweeps=search.layerwise_sweeps,
         with_beta=with_beta,
         criterion=search.layerwise_criterion,
@@ -186,20 +186,18 @@ def searched_by_group(
     )
 
 
-def mmse_p(
-    observation: Observation[Any, Any], evidence: Evidence, *, search: Search = DEFAULT, seed: int = 0
-) -> Repaired:
-    """MMSE_p over the whole model: `lambda'` searched, `beta = 0` (eq. 10)."""
-    found = searched(observation, evidence, search, with_beta=False, seed=seed)
-    return _applied(observation, "mmse_p", _whole(observation, search), found, found.num_passes)
-
-
 def mmse_pb(
-    observation: Observation[Any, Any], evidence: Evidence, *, search: Search = DEFAULT, seed: int = 0
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    *,
+    search: Search = DEFAULT,
+    with_beta: bool = True,
+    seed: int = 0,
 ) -> Repaired:
-    """MMSE_pb over the whole model: `lambda'` and `beta` searched (eq. 13)."""
-    found = searched(observation, evidence, search, seed=seed)
-    return _applied(observation, "mmse_pb", _whole(observation, search), found, found.num_passes)
+    """MMSE_pb over the whole model: `lambda'` and `beta` searched (eq. 13); or MMSE_p, `beta = 0` (eq. 10)."""
+    found = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
+    model = denoised(observation, found.temperatures, form=search.form)
+    return _result(model, "mmse_pb" if with_beta else "mmse_p", found, found.num_passes)
 
 
 def mmse_pb_layerwise(
@@ -211,7 +209,7 @@ def mmse_pb_layerwise(
     with_beta: bool = True,
     seed: int = 0,
 ) -> Repaired:
-    """MMSE_pb with a pair of temperatures for each layer, or each group of a partition.
+    """MMSE_pb (or MMSE_p) with a pair of temperatures for each layer, or each group of a partition.
 
     In natural units layers are tuned by gradient, which needs a loss; else one after the other, by the score.
     """
@@ -219,8 +217,9 @@ def mmse_pb_layerwise(
         return replace(mmse_pb_gradient(observation, evidence, search=search, seed=seed), name="mmse_pb_layerwise")
     whole = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
     found = searched_by_group(observation, evidence, search, groups=groups, with_beta=with_beta, seed=seed)
-    layers = grouped(observation, groups, form=search.form)
-    return _applied(observation, "mmse_pb_layerwise", layers, found, whole.num_passes + found.num_passes)
+    model = denoised(observation, found.temperatures, groups, form=search.form)
+    name = "mmse_pb_layerwise" if with_beta else "mmse_p_layerwise"
+    return _result(model, name, found, whole.num_passes + found.num_passes)
 
 
 def mmse_pb_gradient(
@@ -233,106 +232,23 @@ def mmse_pb_gradient(
     whole = searched(observation, evidence, search, seed=seed)
     layers = grouped(observation, "layerwise", form=search.form)
     even = observation.with_noise(noise_by_group(observation.known_noise, layers.weights, layers.groups))
-    start = start_from(whole.temperatures, _scale(observation, search), grouped(even, "layerwise"))
+    scale = _scale(grouped(observation, form=search.form))
+    start = start_from(whole.temperatures, scale, grouped(even, "layerwise"))
     settings = LAYERWISE if search.whole == NATURAL else GradientSettings()
     tuned = tune_by_gradient(even, evidence, start=start, settings=settings, seed=seed)
-    model = denoised(even, groups="layerwise", temperatures=tuned.temperatures)
+    model = denoised(even, tuned.temperatures, "layerwise")
     found = TuningResult.of([Trial(tuned.temperatures, evidence.score_of(model))])
     passes = math.ceil(whole.num_passes + tuned.num_passes) + 1
-    details = {"temperatures": tuned.temperatures, "search": found, "held_out_loss": tuned.held_out_loss}
-    return Repaired(model, "mmse_pb_gradient", passes, details)
+    return _result(model, "mmse_pb_gradient", found, passes, held_out_loss=tuned.held_out_loss)
 
 
-def _applied(
-    observation: Observation[Any, Any], name: str, weights: Reception, found: TuningResult[Any], passes: float
-) -> Repaired:
-    """The network under the temperatures that a search found."""
-    model = with_weights(observation.received, weights.estimate(weights.denoisers(found.temperatures)))
-    return Repaired(model, name, math.ceil(passes), {"temperatures": found.temperatures, "search": found})
+def _result(model: Any, name: str, found: TuningResult[Any], passes: float, **more: Any) -> Repaired:
+    return Repaired(model, name, math.ceil(passes), {"temperatures": found.temperatures, "search": found, **more})
 
 
-def _points(grid: Sequence[Temperatures], with_beta: bool) -> tuple[Temperatures, ...]:
-    return tuple(point for point in grid if with_beta or point.beta == 0)
-
-
-def _whole(observation: Observation[Any, Any], search: Search) -> Reception:
-    return grouped(observation, form=search.form)
-
-
-def _scale(observation: Observation[Any, Any], search: Search) -> Scale:
-    whole = _whole(observation, search)
+def _scale(whole: GroupedWeights) -> Scale:
     return Scale(whole.statistics["whole"], whole.noise_variance)
 
 
-def _judge(observation: Observation[Any, Any], evidence: Evidence) -> "Judge":
+def _judge(observation: Observation[Any, Any], evidence: Evidence) -> Judge:
     return observation.remember(("judge", evidence), lambda: Judge(observation, evidence.as_score))
-
-
-class Judge:
-    """Scores temperatures by denoising one scratch copy of the model again and again."""
-
-    def __init__(self, observation: Observation[Any, Any], score: Callable[[nn.Module], Score] | SubsetScore) -> None:
-        scratch = observation.on(copy.deepcopy(observation.model))
-        self._scratch, self._weights = scratch.model, scratch.weights
-        self._score = score
-        self._memory = Memory()
-        self._written: tuple[Reception, GroupTemperatures] | None = None
-
-    def for_reception(self, reception: Reception) -> Callable[[Temperatures | GroupTemperatures], Score]:
-        """A function from temperatures to the score of the network they give.
-
-        Of several groups, those with the temperatures of the last call are left as they are, and the layers before
-        the first that changed answer from memory.
-        """
-
-        def score(temperatures: Temperatures | GroupTemperatures) -> Score:
-            return self._judge(reception, temperatures)
-
-        return score
-
-    @property
-    def can_race(self) -> bool:
-        """Whether the score can look at some of the examples."""
-        return isinstance(self._score, SubsetScore)
-
-    @property
-    def num_examples(self) -> int:
-        """How many examples there are to choose from."""
-        return self._subset.num_examples
-
-    def for_some(self, reception: Reception) -> ScoreSome[Temperatures]:
-        """A function from temperatures and positions to the score of the network on the examples there."""
-        subset = self._subset
-
-        def score(temperatures: Temperatures, positions: Tensor) -> Score:
-            self._write(reception, temperatures)
-            return subset.of(self._scratch, positions)
-
-        return score
-
-    def _judge(self, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> Score:
-        self._write(reception, temperatures)
-        if isinstance(temperatures, Temperatures):
-            return self._score(self._scratch)
-        with self._memory:
-            return self._score(self._scratch)
-
-    def _write(self, reception: Reception, temperatures: Temperatures | GroupTemperatures) -> None:
-        """Denoise the scratch copy; what is known to be there already is not written again."""
-        denoisers = reception.denoisers(temperatures)
-        if isinstance(temperatures, Temperatures):
-            temperatures = dict.fromkeys(reception.groups, temperatures)
-        there = self._written[1] if self._written and self._written[0] is reception else {}
-        self._written = None  # until it is done
-        changed = {name: denoiser for name, denoiser in denoisers.items() if temperatures[name] != there.get(name)}
-        reception.estimate(changed, out=self._weights)
-        self._written = (reception, temperatures)
-
-    @property
-    def _subset(self) -> SubsetScore:
-        if not isinstance(self._score, SubsetScore):
-            raise InvalidConfig(
-                "racing looks at some of the examples at a time, and this score always looks at all; give "
-                "quietnn.score.SubsetScore(lambda network, positions: ..., num_examples=...), or leave out search"
-            )
-        return self._score
