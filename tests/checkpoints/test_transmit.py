@@ -22,9 +22,10 @@ from quietnn.checkpoints.opening import open_checkpoint
 from quietnn.checkpoints.transmit import OnDisk, transmit_checkpoint, transmit_checkpoint_through
 from quietnn.checkpoints.workers import Streaming
 from quietnn.cli.main import app
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.weights import Weights
 
 NOISY = ("scale", "conv.weight", "conv.bias", "fc.weight")
 
