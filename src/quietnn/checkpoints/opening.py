@@ -5,19 +5,22 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, Union, cast
 
 from quietnn.checkpoints.changes import Change
 from quietnn.checkpoints.history import Step, recorded_names
 from quietnn.checkpoints.selection import Selection, select
-from quietnn.checkpoints.streamed import StreamedCheckpoint
-from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError, check_is
 
-_MODEL_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+if TYPE_CHECKING:
+    from quietnn.checkpoints.streamed import StreamedCheckpoint
+    from quietnn.checkpoints.torch_file import TorchCheckpoint
 
-Checkpoint = StreamedCheckpoint | TorchCheckpoint
+_FILE_SUFFIXES = (".safetensors", ".pt", ".pth")
+_MODEL_SUFFIXES = (*_FILE_SUFFIXES, ".bin")
+
+Checkpoint = Union["StreamedCheckpoint", "TorchCheckpoint"]
 """A model on the disk, of either kind."""
 
 
@@ -39,6 +42,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
         MissingData: if nothing is there, or no model is in the folder.
         InvalidWeights: if a file is broken or of a kind that quietnn does not read.
     """
+    from quietnn.checkpoints.streamed import StreamedCheckpoint  # what reads files is imported with the first one
+    from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
+
     path = as_path(path, "source")
     if not path.exists():
         raise MissingData(f"there is no {path}; give a .safetensors or .pt file, or a model folder")
@@ -141,7 +147,7 @@ def check_target(source: Path, out: Path, *, overwrite: bool, files: Collection[
 def _check_folder(source: Path, out: Path, files: Collection[Path]) -> None:
     """Refuse a folder whose replacement would take the input with it, and what is no folder."""
     inner, outer = out.resolve(), source.resolve()
-    if not out.exists() and out.suffix in (".safetensors", *SUFFIXES):
+    if not out.exists() and out.suffix in _FILE_SUFFIXES:
         raise InvalidConfig(f"the input is a folder, and {out.name} is the name of a file; give the name of a folder")
     if outer in inner.parents or inner in outer.parents:
         raise InvalidConfig(f"{out} and {source} lie inside each other; write somewhere else")
