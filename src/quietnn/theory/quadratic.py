@@ -185,13 +185,8 @@ class QuadraticNetwork:
         It is P3 as long as `sz / sw <= (A + sqrt(A B)) / B`. Above that noise the edge `lambda' = 0` with
         `rho^2 = sw - A sw^2 / (B S)` has the smaller error, which the theorem overlooks.
         """
-        sw, sz, s, a, b = (
-            self.weight_variance,
-            self.noise_variance,
-            self.received_variance,
-            self.a,
-            self.b,
-        )
+        sw, sz, s = self.weight_variance, self.noise_variance, self.received_variance
+        a, b = self.a, self.b
         if sz * b <= sw * (a + math.sqrt(a * b)):
             return self.critical_points()[2]
         theta, rho = sw / s, math.sqrt(sw - a * sw * sw / (b * s))
