@@ -8,8 +8,6 @@ from quietnn.checkpoints.atomic import check_target
 from quietnn.checkpoints.base import Checkpoint
 from quietnn.checkpoints.recorded import recorded_names
 from quietnn.checkpoints.selection import Selection, select
-from quietnn.checkpoints.streamed import StreamedCheckpoint
-from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData, check_is
 
 
@@ -31,6 +29,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
         MissingData: if nothing is there, or no model is in the folder.
         InvalidWeights: if a file is broken or of a kind that quietnn does not read.
     """
+    from quietnn.checkpoints.streamed import StreamedCheckpoint  # what reads files is imported with the first one
+    from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
+
     path = as_path(path, "source")
     if not path.exists():
         raise MissingData(f"there is no {path}; give a .safetensors or .pt file, or a model folder")
