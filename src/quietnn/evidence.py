@@ -1,6 +1,5 @@
 """What is known about the task: inputs, labels, a loss, a score, variants of the inputs."""
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from quietnn.batches import (
     InputsOf,
     as_inputs,
     check_finite,
+    in_evaluation,
     joined,
     loader_of,
     num_inputs,
@@ -23,18 +23,8 @@ from quietnn.batches import (
     parts_of_batch,
     take,
 )
-from quietnn.errors import InvalidConfig
-from quietnn.losses import (
-    Losses,
-    Verdict,
-    as_labels,
-    check_labels,
-    check_outputs,
-    cross_entropy,
-    finite,
-    losses_of,
-    right_of,
-)
+from quietnn.errors import InvalidConfig, check_function
+from quietnn.losses import Losses, Verdict, check_outputs, checked_labels, cross_entropy, finite, losses_of, right_of
 from quietnn.score import Score, SubsetScore, as_score
 
 Run = Callable[[nn.Module, Inputs], Tensor]
@@ -54,7 +44,6 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 BATCH_SIZE = 256
 """Examples that go through a network at once where nothing else is said: a gradient of ResNet18 then takes 4 GB."""
 
-
 _CALLED_WITH = {
     "loss": "outputs, labels",
     "score": "network",
@@ -63,24 +52,6 @@ _CALLED_WITH = {
     "mean_loss": "network, positions, generator",
 }
 """The functions that a user may give, and what each is called with."""
-
-
-def _check_function(name: str, function: object, parameters: str) -> None:
-    """Refuse what cannot be called as it will be."""
-    if function is None:
-        return
-    remedy = f"give a function: {name}=lambda {parameters}: ..."
-    if isinstance(function, type) or not callable(function):
-        what = f"the class {function.__name__}" if isinstance(function, type) else f"a {type(function).__name__}"
-        raise InvalidConfig(f"{name} is {what}; {remedy}")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # written in C, and does not tell
-        return
-    try:
-        signature.bind(*parameters.split(", "))
-    except TypeError as error:
-        raise InvalidConfig(f"{name} cannot be called with ({parameters}): {error}; {remedy}") from error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,18 +93,20 @@ class Evidence:
         if self.loss is None:
             object.__setattr__(self, "loss", cross_entropy)
         for name, parameters in _CALLED_WITH.items():
-            _check_function(name, getattr(self, name), parameters)
+            check_function(name, getattr(self, name), parameters)
         if (self.mean_loss is None) != (self.num_examples is None):
             raise InvalidConfig("mean_loss goes with num_examples: Evidence(mean_loss=f, num_examples=100)")
         for name in ("batch_size", "num_examples"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InvalidConfig(f"{name} is {value!r}; it must be a whole number, 1 or more: {name}=100")
-        if self.inputs is None:
-            if self.labels is not None:
-                raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
-            return
-        loader = loader_of(self.inputs, self.batch_size)
+        if self.inputs is None and self.labels is not None:
+            raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
+        if self.inputs is not None:
+            self._take_in_hand(loader_of(self.inputs, self.batch_size))
+
+    def _take_in_hand(self, loader: Iterable[Any] | None) -> None:
+        """Keep the loader, if it is one; else tensors of inputs and labels, once they are known to go together."""
         if loader is not None:
             if self.labels is not None:
                 raise InvalidConfig(
@@ -151,7 +124,7 @@ class Evidence:
         check_finite(inputs)
         object.__setattr__(self, "inputs", inputs)
         if labels is not None:
-            object.__setattr__(self, "labels", self._checked_labels(labels, num_inputs(inputs)))
+            object.__setattr__(self, "labels", checked_labels(labels, num_inputs(inputs), self.loss))
 
     def __repr__(self) -> str:
         """One line."""
@@ -191,9 +164,7 @@ class Evidence:
         """Whether networks can be judged on labels, or by a loss that needs none."""
         if self.mean_loss is not None or self.labels is not None:
             return True
-        if not self.is_streamed:
-            return False
-        return next(self.batches())[1] is not None
+        return self.is_streamed and next(self.batches())[1] is not None
 
     @property
     def is_streamed(self) -> bool:
@@ -204,9 +175,7 @@ class Evidence:
         """How many examples there are, in memory or addressed by `mean_loss`."""
         if self.num_examples is not None:
             return self.num_examples
-        if self.inputs is None:
-            return 0
-        return num_inputs(self.in_memory().inputs)
+        return 0 if self.inputs is None else num_inputs(self.in_memory().inputs)
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
         """Inputs and labels, `batch_size` at a time, or as the loader has them; checked one by one."""
@@ -220,7 +189,7 @@ class Evidence:
             inputs, labels = parts_of_batch(batch)
             check_finite(inputs)
             num_batches += 1
-            yield inputs, None if labels is None else self._checked_labels(labels, num_inputs(inputs))
+            yield inputs, None if labels is None else checked_labels(labels, num_inputs(inputs), self.loss)
         if not num_batches:
             raise InvalidConfig("the inputs hold no batch; give at least one, and one that can be read again")
 
@@ -275,11 +244,7 @@ class Evidence:
         return replace(known, inputs=take(known.inputs, positions), labels=labels, score=score)
 
     def without_labels(self) -> "Evidence":
-        """The inputs alone; those of a loader stay there.
-
-        >>> Evidence([(torch.zeros(2, 3), torch.tensor([0, 1]))]).without_labels().has_labels
-        False
-        """
+        """The inputs alone; those of a loader stay there."""
         inputs = InputsOf(self.inputs) if self.is_streamed else self.inputs
         return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
@@ -288,23 +253,17 @@ class Evidence:
 
         By `mean_loss` examples are judged one at a time, for it tells no more of several than their mean.
         """
-        modes = {layer: layer.training for layer in network.modules()}
         losses: list[Tensor] = []
         right: list[Tensor | None] = []
-        try:
-            with torch.no_grad():
-                network.eval()
-                if self.mean_loss is not None:
-                    every_one = torch.arange(len(self)).reshape(-1, 1)
-                    losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
-                    return Verdict(finite(losses), None)
-                for inputs, labels in self.batches():
-                    outputs = self.run(network, inputs)
-                    losses.append(losses_of(self.loss, outputs, labels))
-                    right.append(right_of(outputs, labels))
-        finally:
-            for layer, mode in modes.items():
-                layer.training = mode
+        with in_evaluation(network):
+            if self.mean_loss is not None:
+                every_one = torch.arange(len(self)).reshape(-1, 1)
+                losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
+                return Verdict(finite(losses), None)
+            for inputs, labels in self.batches():
+                outputs = self.run(network, inputs)
+                losses.append(losses_of(self.loss, outputs, labels))
+                right.append(right_of(outputs, labels))
         known = [one for one in right if one is not None]
         return Verdict(finite(losses), torch.cat(known) if len(known) == len(right) else None)
 
@@ -342,16 +301,6 @@ class Evidence:
         if self.score is not None or self.mean_loss is not None:
             return self.score_of
         return SubsetScore(lambda network, positions: self.take(positions).score_of(network), len(self))
-
-    def _checked_labels(self, labels: object, num_examples: int) -> Tensor:
-        tensor = as_labels(labels)
-        if self.loss is cross_entropy:
-            return check_labels(tensor, num_examples)
-        if not tensor.dim() or len(tensor) != num_examples:
-            raise InvalidConfig(
-                f"{num_examples} inputs do not go with labels of shape {tuple(tensor.shape)}; give one for each"
-            )
-        return tensor
 
 
 def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:

@@ -13,14 +13,13 @@ from quietnn.files import replacing_folder
 from quietnn.tasks.cifar10 import load_cifar10
 from quietnn.tasks.cifar10_task import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation, weights_path
 from quietnn.tasks.digits import RECIPE, train_digits
-from quietnn.tasks.fit import Progress, Run, ignore_progress
+from quietnn.tasks.fit import Progress, Run, forget_states, ignore_progress
 from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.resnet import ResNet
 from quietnn.tasks.registry import split_name
 from quietnn.tasks.sst2 import find_encoder, load_classifier, load_sst2, load_tokenizer, tokenise
 from quietnn.tasks.training import EncoderRecipe, ImageRecipe, finetune_encoder, train_classifier
-from quietnn.tasks.training_state import forget_states
 from quietnn.tasks.weights_file import load_weights, write_weights
 
 PROGRESSIVE = ((16, 0.5), (24, 0.8))
