@@ -47,7 +47,7 @@ def noisy_weights(
         )
     unknown = [name for name in names if name not in tensors]
     if unknown:
-        raise InvalidWeights(f"{unknown[0]!r} is not a tensor of this model; its tensors are {_some(tensors)}")
+        raise InvalidWeights(f"{unknown[0]!r} is not a tensor of this model; its tensors are {some_of(tensors)}")
     if not names:
         raise InvalidWeights(
             "there is no noisy parameter at all; check the model and its normalisation types, or name the tensors that "
@@ -91,7 +91,7 @@ def check_fits(tensors: Weights, weights: Weights) -> None:
     """Refuse weights that a model does not have, or has in another shape."""
     for name, tensor in weights.items():
         if name not in tensors:
-            raise InvalidWeights(f"{name!r} is not a tensor of this model; its tensors are {_some(tensors)}")
+            raise InvalidWeights(f"{name!r} is not a tensor of this model; its tensors are {some_of(tensors)}")
         if tensor.shape != tensors[name].shape:
             raise InvalidWeights(
                 f"{name} has shape {tuple(tensor.shape)} where the model has {tuple(tensors[name].shape)}; "
@@ -146,6 +146,11 @@ def _identity(tensor: Tensor) -> tuple[object, ...]:
     return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
 
 
-def _some(tensors: Weights) -> str:
-    names = list(tensors)
+def some_of(names: Collection[str]) -> str:
+    """The first names, and how many more there are.
+
+    >>> some_of(["a", "b", "c", "d", "e"])
+    'a, b, c, d and 1 more'
+    """
+    names = list(names)
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

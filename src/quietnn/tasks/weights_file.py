@@ -12,7 +12,7 @@ from quietnn.checkpoints.history import KEY
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
 from quietnn.files import replacing
-from quietnn.targets import split_ties
+from quietnn.targets import some_of, split_ties
 from quietnn.weights import Weights, check_weights
 
 
@@ -38,7 +38,7 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
         ],
     }
     if any(problems.values()):
-        told = "; ".join(f"{kind}: {_some(names)}" for kind, names in problems.items() if names)
+        told = "; ".join(f"{kind}: {some_of(names)}" for kind, names in problems.items() if names)
         raise InvalidWeights(f"{path} does not fit this model ({told}); use weights of the same network")
     _check_finite(path, weights)
     model.load_state_dict({**expected, **weights})
@@ -95,7 +95,3 @@ def _check_finite(path: Path, weights: Weights) -> None:
         check_weights({name: one for name, one in weights.items() if one.is_floating_point() and one.numel()})
     except InvalidWeights as error:
         raise InvalidWeights(f"{path}: {error}") from error
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
