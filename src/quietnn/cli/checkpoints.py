@@ -199,13 +199,6 @@ def _draw(seen: "Inspection", path: Path, noise_variance: float | None, threads:
     from quietnn.reports.gaussian_figures import weights_figure
 
     counted = histogram(seen, streaming=Streaming(num_threads=threads))
-    statistics = seen.whole.statistics
-    drawn = weights_figure(
-        counted.counts,
-        low=counted.low,
-        high=counted.high,
-        mean=statistics.mean,
-        variance=statistics.variance,
-        noise_variance=noise_variance,
-    )
+    mean, variance = seen.whole.statistics.mean, seen.whole.statistics.variance
+    drawn = weights_figure(counted.counts, (counted.low, counted.high), mean, variance, noise_variance)
     write_whole(path, render(drawn, path.suffix.removeprefix(".")))
