@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quietnn.channels.randomness import derive_seed
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.devices import DeviceData, copy_state
+from quietnn.federated.devices import DeviceData
 from quietnn.federated.estimators import Judge
 from quietnn.federated.partition import Parts
 from quietnn.score import Score
@@ -65,7 +65,7 @@ class FederatedTask:
         model = self.fresh_model(0)
 
         def score(state: Weights) -> Score:
-            copy_state(model, state)
+            model.load_state_dict(state)
             return evaluate_classifier(model, examples)
 
         return score

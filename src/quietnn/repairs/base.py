@@ -1,9 +1,9 @@
 """The shape of every repair: what arrived and what is known of the task go in, a `Repaired` comes out."""
 
-import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any, Protocol
 
 from quietnn.errors import InvalidConfig, check_is, unknown_choice
@@ -45,13 +45,15 @@ class Repaired:
 
     def _repr_html_(self) -> str:
         """For notebooks: the line, and the details that are short."""
+        from html import escape  # its table of entities is for notebooks alone
+
         short = {name: str(value) for name, value in self.details.items()}
         rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td><pre>{html.escape(text)}</pre></td></tr>"
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td><pre>{escape(text)}</pre></td></tr>"
             for name, text in short.items()
             if len(text) < _LONGEST
         )
-        return f"<p><code>{html.escape(repr(self))}</code></p><table>{rows}</table>"
+        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>"
 
 
 _LONGEST = 2000
@@ -115,30 +117,11 @@ class Repair:
                 f"run is a {type(self.run).__name__}; give a function: def run(observation, evidence, seed, settings)"
             )
 
-    @property
-    def name(self) -> str:
-        """In records, configurations and `--method`."""
-        return self.method.name
-
-    @property
-    def label(self) -> str:
-        """In tables and legends."""
-        return self.method.label
-
-    @property
-    def reference(self) -> str:
-        """Where it is derived."""
-        return self.method.reference
-
-    @property
-    def needs(self) -> str:
-        """One of `quietnn.methods.NEEDS`."""
-        return self.method.needs
-
-    @property
-    def cost(self) -> float:
-        """About how many passes it takes."""
-        return self.method.cost
+    name = property(attrgetter("method.name"), doc="In records, configurations and `--method`.")
+    label = property(attrgetter("method.label"), doc="In tables and legends.")
+    reference = property(attrgetter("method.reference"), doc="Where it is derived.")
+    needs = property(attrgetter("method.needs"), doc="One of `quietnn.methods.NEEDS`.")
+    cost = property(attrgetter("method.cost"), doc="About how many passes it takes.")
 
     def is_served_by(self, evidence: Evidence) -> bool:
         """Whether there is all that the method needs; that shares of classes are known is the caller's to say."""
