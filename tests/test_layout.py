@@ -13,9 +13,6 @@ MOST_LINES = 300
 LONG: frozenset[str] = frozenset(
     {
         "evidence.py",
-        "experiments/noisy_inference.py",
-        "federated/flower/strategy.py",
-        "theory/errata.py",
     }
 )
 """Files that may be longer."""
