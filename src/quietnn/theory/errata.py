@@ -14,8 +14,6 @@ from quietnn.theory.quadratic import QuadraticNetwork
 from quietnn.theory.shallow import ShallowNetwork
 from quietnn.units import ratio_to_db
 
-Array = NDArray[np.float64]
-
 SEED = 2023
 NUM_SAMPLES_QUADRATIC = 1_000_000
 NUM_SAMPLES_SHALLOW = 300_000
@@ -96,7 +94,6 @@ def saddle_point() -> Erratum:
     a, b, s = network.a, network.b, network.received_variance
     p4 = network.critical_points()[3]
     sw, sz = network.weight_variance, network.noise_variance
-    numerical = _numerical_hessian(network, p4.theta, p4.rho)
     theta, rho, step = 0.8, 0.6, 1e-4
     slope = (network.error(theta, rho + step) - network.error(theta, rho - step)) / (2 * step)
     return Erratum(
@@ -111,7 +108,7 @@ def saddle_point() -> Erratum:
                 "determinant of the Hessian at P4, figure 3",
                 None,
                 64 * sw**3 * sz * b * (b - a) / s,
-                float(np.linalg.det(numerical)),
+                float(np.linalg.det(_numerical_hessian(network, p4.theta, p4.rho))),
                 "finite differences",
             ),
             Measurement(
@@ -288,10 +285,10 @@ def _crossing() -> float:
     return low
 
 
-def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> Array:
+def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> NDArray[np.float64]:
     at, along = np.array([theta, rho]), step * np.eye(2)
 
-    def second(first: Array, other: Array) -> float:
+    def second(first: NDArray[np.float64], other: NDArray[np.float64]) -> float:
         signs = [(p, q) for p in (-1, 1) for q in (-1, 1)]
         return float(sum(p * q * network.error(*(at + p * first + q * other)) for p, q in signs) / (4 * step * step))
 
