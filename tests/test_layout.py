@@ -17,25 +17,7 @@ LONG: frozenset[str] = frozenset(
 )
 """Files that may be longer."""
 
-WITHOUT_TWIN: frozenset[str] = frozenset(
-    {
-        "checkpoints/atomic.py",
-        "checkpoints/base.py",
-        "checkpoints/denoise.py",
-        "checkpoints/folder.py",
-        "checkpoints/header.py",
-        "checkpoints/inspect.py",
-        "checkpoints/memory.py",
-        "checkpoints/numbers.py",
-        "checkpoints/opening.py",
-        "checkpoints/pieces.py",
-        "checkpoints/recorded.py",
-        "checkpoints/repair.py",
-        "checkpoints/streamed.py",
-        "checkpoints/transmit.py",
-        "checkpoints/workers.py",
-    }
-)
+WITHOUT_TWIN: frozenset[str] = frozenset()
 """Modules whose tests stand elsewhere. This list only gets shorter."""
 
 

@@ -35,8 +35,7 @@ def repair(
     """Repair noisy weights with what the task offers: nothing, inputs, or inputs with labels."""
     from rich.console import Console
 
-    from quietnn.checkpoints.atomic import check_target
-    from quietnn.checkpoints.opening import open_checkpoint
+    from quietnn.checkpoints.opening import check_target, open_checkpoint
     from quietnn.checkpoints.repair import observe_checkpoint, write_repaired
     from quietnn.cli.progress import byte_progress
     from quietnn.errors import InvalidConfig
