@@ -10,11 +10,7 @@ MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 MOST_LINES = 300
 
-LONG: frozenset[str] = frozenset(
-    {
-        "evidence.py",
-    }
-)
+LONG: frozenset[str] = frozenset()
 """Files that may be longer."""
 
 WITHOUT_TWIN: frozenset[str] = frozenset()

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quietnn.batches import (
     Inputs,
@@ -24,18 +23,14 @@ from quietnn.batches import (
     take,
 )
 from quietnn.errors import InvalidConfig, check_function
-from quietnn.losses import Losses, Verdict, check_outputs, checked_labels, cross_entropy, finite, losses_of, right_of
+from quietnn.losses import Losses, Verdict, checked_labels, cross_entropy, finite, losses_of, mean_loss_of, right_of
 from quietnn.score import Score, SubsetScore, as_score
-
-Run = Callable[[nn.Module, Inputs], Tensor]
-"""Calls a network on inputs and returns its outputs, in the order of the inputs."""
 
 Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
 """`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
 
 A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
-network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights
-(`repairs/fitting/moving_statistics.py`) then see all of them at once.
+network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights then see all.
 """
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -68,7 +63,8 @@ class Evidence:
         higher_is_better: which way `score` points.
         augment: random variants of a tensor of inputs that keep their labels, for methods that fit to them.
         batch_size: examples that go through a network at once.
-        run: calls the network where it is fitted or judged on labels; repairs without labels call it on the inputs.
+        run: calls the network and returns outputs in the order of inputs, where it is fitted or judged on labels;
+            repairs without labels call it on the inputs.
         mean_loss: takes the place of inputs, labels and loss for methods that fit, see `Loss`; with `num_examples`.
         num_examples: how many positions `mean_loss` can address.
 
@@ -84,7 +80,7 @@ class Evidence:
     higher_is_better: bool = True
     augment: Augment | None = None
     batch_size: int = BATCH_SIZE
-    run: Run = field(default=outputs_of)
+    run: Callable[[nn.Module, Inputs], Tensor] = field(default=outputs_of)
     mean_loss: Loss | None = None
     num_examples: int | None = None
 
@@ -107,18 +103,15 @@ class Evidence:
 
     def _take_in_hand(self, loader: Iterable[Any] | None) -> None:
         """Keep the loader, if it is one; else tensors of inputs and labels, once they are known to go together."""
+        in_dict = isinstance(self.inputs, Mapping) and "labels" in self.inputs
+        if self.labels is not None and (loader is not None or in_dict):
+            raise InvalidConfig(
+                f"a {type(self.inputs).__name__} brings its labels, and labels were given too; leave labels out"
+            )
         if loader is not None:
-            if self.labels is not None:
-                raise InvalidConfig(
-                    f"a {type(self.inputs).__name__} brings its labels, and labels were given too; leave labels out"
-                )
             object.__setattr__(self, "inputs", loader)
             return
-        inputs, labels = as_inputs(self.inputs), self.labels
-        if isinstance(inputs, Mapping) and "labels" in inputs:
-            if labels is not None:
-                raise InvalidConfig("the dict of inputs brings labels, and labels were given too; leave one out")
-            inputs, labels = parts_of_batch(inputs)
+        inputs, labels = parts_of_batch(self.inputs) if in_dict else (as_inputs(self.inputs), self.labels)
         if not num_inputs(inputs):
             raise InvalidConfig("there are no inputs: the first dimension is 0; give about a hundred, inputs[:100]")
         check_finite(inputs)
@@ -139,11 +132,7 @@ class Evidence:
 
     @classmethod
     def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":
-        """Evidence from what a user passes to a repair: itself, or inputs and labels in any form.
-
-        >>> len(Evidence.of([torch.zeros(3, 2), torch.zeros(2, 2)]).in_memory())
-        5
-        """
+        """Evidence from what a user passes to a repair: itself, or inputs and labels in any form."""
         if isinstance(inputs, Evidence):
             given = [name for name, value in more.items() if value is not None]
             if labels is not None or given:
@@ -162,9 +151,8 @@ class Evidence:
     @cached_property
     def has_labels(self) -> bool:
         """Whether networks can be judged on labels, or by a loss that needs none."""
-        if self.mean_loss is not None or self.labels is not None:
-            return True
-        return self.is_streamed and next(self.batches())[1] is not None
+        told = self.mean_loss is not None or self.labels is not None
+        return told or (self.is_streamed and next(self.batches())[1] is not None)
 
     @property
     def is_streamed(self) -> bool:
@@ -184,13 +172,12 @@ class Evidence:
                 part = slice(start, start + self.batch_size)
                 yield take(self.inputs, part), None if self.labels is None else self.labels[part]
             return
-        num_batches = 0
+        batch = None
         for batch in self.inputs:
             inputs, labels = parts_of_batch(batch)
             check_finite(inputs)
-            num_batches += 1
             yield inputs, None if labels is None else checked_labels(labels, num_inputs(inputs), self.loss)
-        if not num_batches:
+        if batch is None:
             raise InvalidConfig("the inputs hold no batch; give at least one, and one that can be read again")
 
     def first(self, num_examples: int) -> Inputs:
@@ -210,11 +197,6 @@ class Evidence:
                 break
         return joined(parts)  # copied, so that no whole batch is held by a few of its inputs
 
-    def at_once(self) -> Inputs | None:
-        """All inputs, where these are `batch_size` or fewer; else None, and they are to be run in batches."""
-        inputs = self.first(self.batch_size + 1)
-        return inputs if num_inputs(inputs) <= self.batch_size else None
-
     def in_memory(self) -> "Evidence":
         """The same with all examples in tensors, which methods that fit need; read once from a loader."""
         return self._gathered if self.is_streamed else self
@@ -225,9 +207,8 @@ class Evidence:
         labels = [labels for _, labels in parts if labels is not None]
         if labels and len(labels) < len(parts):
             raise InvalidConfig("some batches have labels and others have none; give labels with all, or with none")
-        return replace(
-            self, inputs=joined([inputs for inputs, _ in parts]), labels=torch.cat(labels) if labels else None
-        )
+        inputs = joined([inputs for inputs, _ in parts])
+        return replace(self, inputs=inputs, labels=torch.cat(labels) if labels else None)
 
     def take(self, positions: Tensor) -> "Evidence":
         """The examples at these positions."""
@@ -275,11 +256,7 @@ class Evidence:
         inputs = take(known.inputs, positions)
         if self.augment is not None and generator is not None and isinstance(inputs, Tensor):
             inputs = self.augment(inputs, generator)
-        outputs, labels = self.run(network, inputs), known.labels[positions]
-        if self.loss is cross_entropy:  # the mean in one operation
-            check_outputs(outputs, labels)
-            return functional.cross_entropy(outputs, labels)
-        return losses_of(self.loss, outputs, labels).mean()
+        return mean_loss_of(self.loss, self.run(network, inputs), known.labels[positions])
 
     def score_of(self, network: nn.Module) -> Score:
         """The score of a network: by the function given, else accuracy and loss on the examples."""

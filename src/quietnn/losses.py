@@ -110,6 +110,14 @@ def losses_of(loss: Losses, outputs: Tensor, labels: Tensor | None) -> Tensor:
     return losses
 
 
+def mean_loss_of(loss: Losses, outputs: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss, of which gradients are taken; that of cross-entropy in one operation."""
+    if loss is not cross_entropy:
+        return losses_of(loss, outputs, labels).mean()
+    check_outputs(outputs, labels)
+    return functional.cross_entropy(outputs, labels)
+
+
 def right_of(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
     """Which outputs are largest at the label's place; None where labels are not class numbers."""
     if labels is None or outputs.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
