@@ -10,13 +10,7 @@ MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 MOST_LINES = 300
 
-LONG: frozenset[str] = frozenset(
-    {
-        "experiments/noisy_inference.py",
-        "federated/flower/strategy.py",
-        "theory/errata.py",
-    }
-)
+LONG: frozenset[str] = frozenset()
 """Files that may be longer."""
 
 

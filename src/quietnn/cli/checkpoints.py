@@ -199,12 +199,5 @@ def _draw(seen: "Inspection", path: Path, noise_variance: float | None, threads:
 
     counts, low, high = histogram(seen, streaming=Streaming(num_threads=threads))
     statistics = seen.whole.statistics
-    drawn = weights_figure(
-        counts,
-        low=low,
-        high=high,
-        mean=statistics.mean,
-        variance=statistics.variance,
-        noise_variance=noise_variance,
-    )
+    drawn = weights_figure(counts, (low, high), statistics.mean, statistics.variance, noise_variance)
     write_whole(path, render(drawn, path.suffix.removeprefix(".")))

@@ -57,15 +57,9 @@ def repair(
     loaded = load_task(task, data_dir=data_dir, weights=what)
     observation = observe_checkpoint(what, loaded.load_model(), **noise)
     evidence = loaded.evidence(loaded.tuning_examples(num_examples, seed)) if num_examples else Evidence()
+    asked: dict[str, Any] = {"balanced_classes": balanced_classes, "max_passes": max_passes, "seed": seed}
     with Console(stderr=True).status(f"{row.label.lower()}: repairing"):
-        repaired = repair_model(
-            observation,
-            evidence if labels else evidence.without_labels(),
-            method=method,
-            balanced_classes=balanced_classes,
-            max_passes=max_passes,
-            seed=seed,
-        )
+        repaired = repair_model(observation, evidence if labels else evidence.without_labels(), method=method, **asked)
     with byte_progress("write", threads=None) as streaming:
         changed = write_repaired(what, out, repaired, overwrite=overwrite, streaming=streaming)
     typer.echo(str(repaired))

@@ -104,7 +104,7 @@ def _digits(name: str) -> FederatedTask:
     train = examples("train")
     assert isinstance(train.inputs, Tensor)
     make: Callable[[], nn.Module] = DigitsMLP if name == "digits/mlp" else DigitsResNet
-    return FederatedTask(name, partial(_fresh, make), train.inputs, train.labels, _as_is, examples("test"))
+    return FederatedTask(name, partial(_fresh, make), train.inputs, train.labels, nn.Identity(), examples("test"))
 
 
 def _cifar10(name: str, folder: Path, image_size: int) -> FederatedTask:
@@ -132,10 +132,6 @@ def _shrunk(images: Tensor, size: int) -> Tensor:
         shrink(piece.float(), size).round_().clamp_(0, 255).to(torch.uint8) for piece in torch.split(images, 5000)
     ]
     return torch.cat(pieces)
-
-
-def _as_is(inputs: Tensor) -> Tensor:
-    return inputs
 
 
 def _normalised(images: Tensor) -> Tensor:
