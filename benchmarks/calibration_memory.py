@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import quietnn
-from quietnn.tasks.models.thin_resnet import thin_resnet
+from quietnn.tasks.models.resnet import thin_resnet
 
 
 class NoiseImages(Dataset[Tensor]):

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from quietnn.federated.devices import train_device
-from quietnn.federated.flower.task import Settings, score_on
+from quietnn.federated.flower.task import Settings
 from quietnn.federated.rounds import ServerState, participants, run_round
 from quietnn.records import read
 
@@ -36,7 +36,7 @@ def in_process(settings: Settings) -> tuple[list[float], list[float]]:
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
     federation = settings.federation(task, settings.devices(task))
-    test = score_on(task, task.test)
+    test = task.score_on(task.test)
     server, bare, whole = ServerState.initial(model), [], []
     for number in range(settings.num_rounds):
         chosen = participants(federation.devices, federation.num_active, round_number=number, seed=settings.seed)

@@ -17,15 +17,13 @@ from pathlib import Path
 import torch
 
 from quietnn.channels.awgn import AWGN
-from quietnn.federated.aggregate import aggregate
 from quietnn.federated.air import Air
-from quietnn.federated.carried import Carried
 from quietnn.federated.checkpoint import save_server
 from quietnn.federated.devices import LocalTraining, copy_state, train_device
 from quietnn.federated.estimators import Affine, Estimator
 from quietnn.federated.partition import sharded
-from quietnn.federated.planned import Planned
-from quietnn.federated.rounds import Federation, ServerState, participants
+from quietnn.federated.rounds import Federation, ServerState, aggregate, participants
+from quietnn.federated.schemes import Carried, Planned
 from quietnn.federated.tasks import load_federated_task
 from quietnn.repairs.affine import ML, MMSE
 from quietnn.weights import noisy_names
@@ -93,18 +91,8 @@ def _measure(federation: Federation, model: torch.nn.Module, repeats: int) -> tu
                 for device in active
             }
             back = time.process_time()
-            result = aggregate(
-                server.state,
-                updates,
-                noisy=noisy_names(model),
-                air=federation.air,
-                estimator=federation.estimator,
-                round_number=number,
-                seed=seed,
-                memory=server.memory,
-            )
-            copy_state(model, result.state)
-            server = ServerState(number + 1, result.state, result.memory)
+            server, _ = aggregate(federation, server, updates, noisy=noisy_names(model))
+            copy_state(model, server.state)
             save_server(Path(folder) / "server.safetensors", server, [{"round": number}], {})
             trained.append(back - chosen)
             rest.append(time.process_time() - back + chosen - begun)

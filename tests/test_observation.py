@@ -9,8 +9,9 @@ from torch import Tensor, nn
 import quietnn
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation, misjudged, noise_at, observe
-from quietnn.weights import NORMALISATION_TYPES, WeightStatistics
+from quietnn.weights import NORMALISATION_TYPES
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import quietnn
 from quietnn.errors import InvalidConfig
-from quietnn.score import Score, SubsetScore, as_score, pooled
+from quietnn.score import Score, Split, SubsetScore, as_score, folds, pooled
 
 INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
 METHODS = ["mmse_p", "mmse_pb", "mmse_pb_layerwise"]
@@ -130,3 +130,23 @@ def test_parts_without_an_accuracy_have_none_together() -> None:
 def test_a_subset_of_a_subset() -> None:
     score = SubsetScore(lambda network, positions: Score(None, float(positions.sum()), len(positions)), 10)
     assert score.at(torch.tensor([2, 5, 7])).at(torch.tensor([0, 2]))(nn.Identity()).loss == 9.0
+
+
+@pytest.mark.parametrize(("num_examples", "held_out"), [(2, 0.01), (2, 0.99), (10, 0.2), (101, 0.5)])
+def test_a_split_uses_every_example_once_on_two_sides_that_hold_some(num_examples: int, held_out: float) -> None:
+    split = Split.of(num_examples, held_out, seed=1)
+    assert sorted([*split.fit.tolist(), *split.held_out.tolist()]) == list(range(num_examples))
+    assert len(split.fit)
+    assert len(split.held_out)
+    with pytest.raises(InvalidConfig, match="num_examples is 1"):
+        Split.of(1, 0.2, seed=0)
+    with pytest.raises(InvalidConfig, match="held_out is 1"):
+        Split.of(10, 1.0, seed=0)
+
+
+def test_folds_hold_every_example_out_once() -> None:
+    splits = folds(11, 3, seed=2)
+    assert sorted(position for split in splits for position in split.held_out.tolist()) == list(range(11))
+    assert all(len(split.fit) + len(split.held_out) == 11 for split in splits)
+    with pytest.raises(InvalidConfig, match="num_folds is 12"):
+        folds(11, 12, seed=0)

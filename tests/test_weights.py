@@ -1,20 +1,15 @@
-"""Which tensors are noisy, how they are grouped, and statistics that do not depend on how they were taken."""
+"""Which tensors are noisy, how they are grouped, and which are refused."""
 
 import math
 import time
-from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidWeights, QuietnnError
 from quietnn.weights import (
     NORMALISATION_TYPES,
-    WeightStatistics,
     check_weights,
     layerwise,
     noisy_names,
@@ -67,13 +62,6 @@ class Gain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.gain = nn.Parameter(torch.ones(3))
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 class TestNoisyNames:
@@ -222,66 +210,3 @@ class TestCheckWeights:
     def test_empty(self) -> None:
         with pytest.raises(InvalidWeights, match=r"w has shape \(0, 3\) and no entries; leave it out"):
             check_weights({"w": torch.ones(0, 3)})
-
-
-class TestStatistics:
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-    @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (1000.0, 0.5), (-1e-3, 1e-4)])
-    def test_against_numpy_in_double_precision(self, dtype: torch.dtype, mean: float, std: float) -> None:
-        """To ten digits and more where the weights have sixteen, else to seven."""
-        values = torch.from_numpy(np.random.default_rng(0).normal(mean, std, 20_011)).to(dtype)
-        statistics = WeightStatistics.from_clean([values[:7000].view(70, 100), values[7000:]])
-        exact = values.double().numpy()
-        assert statistics.num_weights == 20_011
-        digits = 1e-10 if dtype == torch.float64 else 1e-7
-        close = 0.0 if dtype == torch.float64 else 1e-8 * std
-        assert statistics.mean == pytest.approx(exact.mean(), abs=close, rel=1e-13)
-        assert statistics.variance == pytest.approx(exact.var(), rel=digits)
-        assert statistics.second_moment == pytest.approx((exact**2).mean(), rel=digits)
-
-    def test_a_large_mean_does_not_drown_the_variance(self) -> None:
-        values = torch.tensor([1e8 - 1e-3, 1e8 + 1e-3], dtype=torch.float64)
-        assert WeightStatistics.from_clean([values]).variance == pytest.approx(1e-6, rel=1e-4)
-
-    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-    @pytest.mark.parametrize("num_weights", [1, 4097, 4096 * 70 + 5])
-    @pytest.mark.usefixtures("threads")
-    def test_bits_do_not_depend_on_chunks_threads_offset_or_order(self, dtype: torch.dtype, num_weights: int) -> None:
-        values = torch.from_numpy(np.random.default_rng(1).normal(3.0, 0.05, num_weights)).to(dtype)
-        expected = WeightStatistics.from_clean([values])
-        shifted = torch.cat([values[:1], values])[1:]
-        for num_threads in (1, 2, 3):
-            torch.set_num_threads(num_threads)
-            for blocks in (1, 3, 65):
-                chunks = list(torch.split(values, 4096 * blocks))
-                assert WeightStatistics.from_clean(chunks) == expected
-                assert WeightStatistics.from_clean(reversed(chunks)) == expected
-            assert WeightStatistics.from_clean([shifted]) == expected
-
-    def test_layout_does_not_matter(self) -> None:
-        values = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
-        strided = values.contiguous(memory_format=torch.channels_last)
-        assert WeightStatistics.from_clean([strided]) == WeightStatistics.from_clean([values])
-
-    @given(st.floats(0, 10))
-    def test_received_statistics_subtract_the_noise(self, noise_variance: float) -> None:
-        received = torch.tensor([1.0, 5.0])
-        statistics = WeightStatistics.from_received([received], noise_variance)
-        assert statistics == WeightStatistics(3.0, max(4.0 - noise_variance, 0.0), 2)
-
-    @pytest.mark.parametrize("noise_variance", [-1.0, math.nan, math.inf])
-    def test_noise_that_is_no_variance(self, noise_variance: float) -> None:
-        with pytest.raises(QuietnnError, match=rf"noise_variance is {noise_variance}.*not negative"):
-            WeightStatistics.from_received([torch.ones(2)], noise_variance)
-
-    @pytest.mark.parametrize("tensors", [[], [torch.ones(0)]])
-    def test_an_empty_group(self, tensors: list[Tensor]) -> None:
-        with pytest.raises(QuietnnError, match=r"at least one weight"):
-            WeightStatistics.from_clean(tensors)
-
-    @pytest.mark.parametrize(
-        "values", [[1.0, math.nan], [math.inf, -math.inf], [1e300, -1e300], [1.7e308] * 3, [1e200] * 5000 + [0.0]]
-    )
-    def test_weights_without_finite_statistics(self, values: list[float]) -> None:
-        with pytest.raises(InvalidWeights, match=r"must be finite, repair or scale down"):
-            WeightStatistics.from_clean([torch.tensor(values, dtype=torch.float64)])

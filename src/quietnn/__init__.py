@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietnn.channels.awgn import AWGN
     from quietnn.channels.base import Channel
-    from quietnn.channels.named import channel_named
+    from quietnn.channels.table import channel_named
     from quietnn.channels.transmit import transmit
     from quietnn.checkpoints.denoise import denoise_checkpoint
     from quietnn.checkpoints.inspect import inspect_checkpoint
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from quietnn.errors import QuietnnError
     from quietnn.evidence import Evidence
     from quietnn.methods import Method
+    from quietnn.moments import WeightStatistics
     from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
     from quietnn.noise_power.estimate import noise_power_from_pilots, noise_power_from_receptions
     from quietnn.observation import Observation, observe
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from quietnn.score import Score
     from quietnn.tasks.base import Examples, Task
     from quietnn.tasks.registry import load_task
-    from quietnn.weights import WeightStatistics, noisy_names
+    from quietnn.weights import noisy_names
 
 __version__ = "0.1.0"
 
@@ -62,11 +63,11 @@ _HOMES = {
     "Search": "quietnn.repairs.temperatures.tune",
     "Task": "quietnn.tasks.base",
     "Temperatures": "quietnn.repairs.affine",
-    "WeightStatistics": "quietnn.weights",
+    "WeightStatistics": "quietnn.moments",
     "auto": "quietnn.repairs.front",
     "calibrate": "quietnn.repairs.batchnorm.calibrate",
     "calibrate_structured": "quietnn.repairs.batchnorm.calibrate",
-    "channel_named": "quietnn.channels.named",
+    "channel_named": "quietnn.channels.table",
     "denoise": "quietnn.repairs.denoise",
     "denoise_branches": "quietnn.repairs.branches",
     "denoise_checkpoint": "quietnn.checkpoints.denoise",
@@ -91,7 +92,7 @@ _HOMES = {
 
 _FORMER = {
     "AutoResult": "quietnn.repairs.base:Repaired",
-    "BlockFading": "quietnn.channels.fading:BlockFading",
+    "BlockFading": "quietnn.channels.radio:BlockFading",
     "CalibratedLayer": "quietnn.repairs.batchnorm.rule:CalibratedLayer",
     "CalibrationReport": "quietnn.repairs.batchnorm.rule:CalibrationReport",
     "CodedDigital": "quietnn.channels.digital:CodedDigital",
@@ -106,16 +107,16 @@ _FORMER = {
     "Inspection": "quietnn.checkpoints.inspect:Inspection",
     "InvalidConfig": "quietnn.errors:InvalidConfig",
     "InvalidWeights": "quietnn.errors:InvalidWeights",
-    "MantissaTruncation": "quietnn.channels.truncation:MantissaTruncation",
+    "MantissaTruncation": "quietnn.channels.quantisation:MantissaTruncation",
     "Medium": "quietnn.channels.base:Channel",
     "MissingData": "quietnn.errors:MissingData",
     "NORMALISATION_TYPES": "quietnn.weights:NORMALISATION_TYPES",
     "NoisePower": "quietnn.noise_power.estimate:NoisePower",
-    "PCM": "quietnn.channels.pcm:PCM",
+    "PCM": "quietnn.channels.memories:PCM",
     "Posterior": "quietnn.repairs.base:Repaired",
     "Power": "quietnn.channels.awgn:Power",
     "Quantisation": "quietnn.channels.quantisation:Quantisation",
-    "ReRAM": "quietnn.channels.reram:ReRAM",
+    "ReRAM": "quietnn.channels.memories:ReRAM",
     "Reception": "quietnn.repairs.grouped:GroupedWeights",
     "Repetition": "quietnn.channels.repetition:Repetition",
     "SelfTrained": "quietnn.repairs.base:Repaired",
@@ -128,7 +129,7 @@ _FORMER = {
     "affine_coefficients": "quietnn.theory.family:affine_coefficients",
     "confidence_loss": "quietnn.repairs.self_training:confidence_loss",
     "layerwise": "quietnn.weights:layerwise",
-    "medium_named": "quietnn.channels.named:channel_named",
+    "medium_named": "quietnn.channels.table:channel_named",
     "ml": "quietnn.repairs.affine:ml",
     "mmse": "quietnn.repairs.affine:mmse",
     "mmse_p": "quietnn.repairs.affine:mmse_p",

@@ -1,10 +1,12 @@
-"""Inputs, labels and outputs: checked where they come in, so that no error comes from deep inside."""
+"""What networks are called with and what they return: taken in any form, refused where it comes in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from quietnn.errors import InvalidConfig, QuietnnError
 
@@ -31,45 +33,74 @@ def call(model: nn.Module, inputs: Inputs) -> Any:
         ) from error
 
 
+def logits_of(output: object) -> Tensor:
+    """The tensor among what a network returned: itself, its `logits`, or the first of several.
+
+    >>> logits_of({"logits": torch.ones(1), "hidden_states": None}), logits_of((torch.zeros(1), "more"))
+    (tensor([1.]), tensor([0.]))
+    """
+    found = output
+    if isinstance(found, Mapping):
+        found = found.get("logits")
+    elif not isinstance(found, Tensor) and hasattr(found, "logits"):
+        found = found.logits
+    elif isinstance(found, tuple | list):
+        found = found[0] if found else None
+    if isinstance(found, Tensor):
+        return found
+    if found is not None and found is not output:
+        return logits_of(found)
+    raise QuietnnError(
+        f"the network returned a {type(output).__name__} in which no outputs were found; return a tensor, a tuple that "
+        "starts with one, or something with logits"
+    )
+
+
+def outputs_of(model: nn.Module, inputs: Inputs) -> Tensor:
+    """What a network makes of inputs: a tensor, the `logits` among several things, or the first of them."""
+    return logits_of(call(model, inputs))
+
+
 def as_inputs(given: object) -> Inputs:
     """Inputs in any form as tensors: arrays become tensors, floats of 64 bits those of torch's default.
+
+    Raises:
+        InvalidConfig: if they are neither a tensor nor tensors by keyword.
 
     >>> import numpy
     >>> as_inputs({"x": numpy.zeros((2, 3))})["x"].dtype
     torch.float32
     """
-    if isinstance(given, Mapping):
-        return {name: _as_tensor(value, f"inputs[{name!r}]") for name, value in given.items()}
-    return _as_tensor(given, "inputs")
+    if not isinstance(given, Mapping):
+        return _as_examples(given, "inputs")
+    if not given:
+        raise InvalidConfig("inputs is an empty dict; give tensors by the names of the network's arguments")
+    return {name: _as_examples(value, f"inputs[{name!r}]") for name, value in given.items()}
 
 
-def as_labels(given: object) -> Tensor:
-    """Labels in any form as a tensor.
-
-    >>> as_labels([0, 2])
-    tensor([0, 2])
-    """
-    if isinstance(given, list | tuple) and all(isinstance(label, int) for label in given):
-        return torch.tensor(given)
-    if not isinstance(given, Tensor) and not hasattr(given, "__array__"):
-        raise InvalidConfig(
-            f"labels is a {type(given).__name__}, and a tensor is needed; torch.as_tensor(...) makes one of class "
-            "numbers, for example labels=torch.tensor([0, 2, 1])"
-        )
-    return _as_tensor(given, "labels")
-
-
-def _as_tensor(given: object, what: str) -> Tensor:
-    if isinstance(given, Tensor):
-        return given
+def _as_examples(given: object, what: str) -> Tensor:
+    """A dense tensor whose first dimension counts examples."""
     if isinstance(given, nn.Module):
         raise InvalidConfig(f"{what} is a network; what arrived comes first: repair(model, inputs, labels)")
-    if not hasattr(given, "__array__"):
+    if not hasattr(given, "__array__"):  # which tensors have too
         why = "leave it out" if given is None else "torch.as_tensor(...) makes one"
         raise InvalidConfig(
             f"{what} is a {type(given).__name__}, and a network is called with one tensor, or with a dict of "
             f"tensors by keyword; {why}"
         )
+    tensor = as_tensor(given)
+    if not tensor.dim():
+        raise InvalidConfig(f"{what} is a single number; examples run along the first dimension of a tensor")
+    if tensor.is_meta or tensor.layout is not torch.strided:
+        kind = "on the meta device and has no values" if tensor.is_meta else f"{tensor.layout}, and not dense"
+        raise InvalidConfig(f"{what} is {kind}; give a dense tensor with values")
+    return tensor
+
+
+def as_tensor(given: Any) -> Tensor:
+    """An array or a tensor as a tensor; an array of doubles in torch's default precision."""
+    if isinstance(given, Tensor):
+        return given
     tensor = torch.as_tensor(given)
     return tensor.to(torch.get_default_dtype()) if tensor.dtype == torch.float64 else tensor
 
@@ -110,35 +141,13 @@ def joined(parts: Sequence[Inputs]) -> Inputs:
         ) from error
 
 
-def check_inputs(inputs: object) -> int:
+def num_inputs(inputs: Inputs) -> int:
     """How many examples there are: the length of the shortest tensor.
 
-    Raises:
-        InvalidConfig: if the inputs are neither a tensor nor tensors by keyword.
-
-    >>> check_inputs({"images": torch.zeros(3, 2)})
+    >>> num_inputs({"images": torch.zeros(3, 2)})
     3
     """
-    named: Mapping[object, object] = inputs if isinstance(inputs, Mapping) else {None: inputs}
-    if not named:
-        raise InvalidConfig("inputs is an empty dict; give tensors by the names of the network's arguments")
-    lengths = []
-    for name, tensor in named.items():
-        what = "inputs" if name is None else f"inputs[{name!r}]"
-        if tensor is None and name is not None:
-            raise InvalidConfig(f"{what} is None, not a tensor; leave it out")
-        if not isinstance(tensor, Tensor):
-            raise InvalidConfig(
-                f"{what} is a {type(tensor).__name__}, and a network is called with one tensor, or with a dict of "
-                "tensors by keyword; torch.as_tensor(...) makes one"
-            )
-        if not tensor.dim():
-            raise InvalidConfig(f"{what} is a single number; examples run along the first dimension of a tensor")
-        if tensor.is_meta or tensor.layout is not torch.strided:
-            kind = "on the meta device and has no values" if tensor.is_meta else f"{tensor.layout}, and not dense"
-            raise InvalidConfig(f"{what} is {kind}; give a dense tensor with values")
-        lengths.append(len(tensor))
-    return min(lengths)
+    return len(inputs) if isinstance(inputs, Tensor) else min(len(tensor) for tensor in inputs.values())
 
 
 def check_finite(inputs: Inputs) -> None:
@@ -155,97 +164,57 @@ def take(inputs: Inputs, positions: Tensor | slice) -> Inputs:
     return {name: tensor[positions] for name, tensor in inputs.items()}
 
 
-def check_labels(labels: object, num_inputs: int) -> Tensor:
-    """Labels as cross-entropy takes them: class numbers in int64, or the probabilities of all classes.
-
-    Args:
-        labels: class numbers, shape (examples,) or with positions behind; or float, (examples, classes).
-        num_inputs: how many examples the labels are for.
-
-    Raises:
-        InvalidConfig: if they are of another kind or number, or negative.
-
-    >>> check_labels(torch.tensor([0, 2], dtype=torch.int32), 2)
-    tensor([0, 2])
-    """
-    if not isinstance(labels, Tensor):
-        raise InvalidConfig(f"labels is a {type(labels).__name__}; give a tensor, for example torch.as_tensor(labels)")
-    shape = tuple(labels.shape)
-    if not shape or len(labels) != num_inputs:
-        raise InvalidConfig(f"{num_inputs} inputs do not go with labels of shape {shape}; give one for each")
-    if len(shape) == 2 and shape[1] == 1:
-        raise InvalidConfig(f"labels have shape {shape}; class numbers have shape ({num_inputs},): use labels[:, 0]")
-    if labels.is_floating_point():
-        if len(shape) == 1:
-            raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
-        return _checked_probabilities(labels)
-    if labels.is_complex() or labels.dtype == torch.bool:
-        raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
-    if labels.numel() and int(labels.min()) < 0:
+def loader_of(inputs: object, batch_size: int) -> Iterable[Any] | None:
+    """Something that yields batches each time it is read; None where inputs are in memory."""
+    if isinstance(inputs, Tensor | Mapping) or hasattr(inputs, "__array__"):
+        return None
+    if hasattr(inputs, "inputs") and hasattr(inputs, "labels"):
         raise InvalidConfig(
-            f"the smallest label is {int(labels.min())}; class numbers start at 0, leave out examples without a label"
+            f"inputs is an {type(inputs).__name__}; write repair(model, examples.inputs, examples.labels)"
         )
-    return labels.long()
-
-
-def _checked_probabilities(labels: Tensor) -> Tensor:
-    totals = labels.double().sum(1)
-    if labels.numel() and not bool((labels >= 0).all() and (totals - 1).abs().max() < _ROUNDING):
+    if isinstance(inputs, IterableDataset):
+        raise InvalidConfig("an IterableDataset has no end that is known; give DataLoader(dataset, batch_size=...)")
+    if isinstance(inputs, Dataset):
+        return DataLoader(inputs, batch_size=batch_size)
+    if isinstance(inputs, str | bytes | nn.Module) or not isinstance(inputs, Iterable):
+        return None  # as_inputs says what is wrong with it
+    if isinstance(inputs, Iterator):
         raise InvalidConfig(
-            f"labels are {labels.dtype} of shape {tuple(labels.shape)} and not probabilities, which add up to "
-            "1; inputs come before labels: repair(model, inputs, labels); for other targets give loss=..."
+            f"inputs is a {type(inputs).__name__}, which can be read once only; give a list of batches, list(inputs), "
+            "or a DataLoader"
         )
-    return labels
-
-
-_ROUNDING = 0.01
-"""By how much probabilities in 16 bits may fail to add up to 1."""
-
-
-def check_outputs(outputs: Tensor, labels: Tensor) -> None:
-    """Refuse outputs that are not one number for each class, and labels that are none of the classes.
-
-    Args:
-        outputs: of a classifier, (examples, classes, ...).
-        labels: of these examples, as `check_labels` returns them.
-    """
-    expected = outputs.shape if labels.is_floating_point() else (*outputs.shape[:1], *outputs.shape[2:])
-    if outputs.dim() < 2 or labels.shape != expected:
+    if isinstance(inputs, tuple) and len(inputs) == 2 and _is_pair(*inputs):
         raise InvalidConfig(
-            f"the network's outputs have shape {tuple(outputs.shape)} for {len(labels)} labels; cross-entropy needs "
-            "(examples, classes), for anything else give a loss of your own"
+            "inputs is a pair of inputs and labels; give both by themselves: repair(model, inputs, labels)"
         )
-    largest = int(labels.max()) if labels.numel() and not labels.is_floating_point() else 0
-    if largest >= outputs.shape[1]:
-        raise InvalidConfig(
-            f"the largest label is {largest}, and the network has outputs for the classes 0 to "
-            f"{outputs.shape[1] - 1}; give labels of the classes that it was trained for"
-        )
+    if isinstance(inputs, Sequence) and not inputs:
+        raise InvalidConfig("inputs hold no batch; give about a hundred examples, torch.stack(examples) or a loader")
+    if isinstance(inputs, Sequence) and not _is_batch(inputs[0]):
+        return None
+    return inputs
 
 
-def logits_of(output: object) -> Tensor:
-    """The tensor among what a network returned: itself, its `logits`, or the first of several.
-
-    >>> logits_of({"logits": torch.ones(1), "hidden_states": None}), logits_of((torch.zeros(1), "more"))
-    (tensor([1.]), tensor([0.]))
-    """
-    found = output
-    if isinstance(found, Mapping):
-        found = found.get("logits")
-    elif not isinstance(found, Tensor) and hasattr(found, "logits"):
-        found = found.logits
-    elif isinstance(found, tuple | list):
-        found = found[0] if found else None
-    if isinstance(found, Tensor):
-        return found
-    if found is not None and found is not output:
-        return logits_of(found)
-    raise QuietnnError(
-        f"the network returned a {type(output).__name__} in which no outputs were found; return a tensor, a tuple that "
-        "starts with one, or something with logits"
+def _is_pair(inputs: object, labels: object) -> bool:
+    """Whether two things are inputs and their class numbers rather than two batches."""
+    return (
+        hasattr(inputs, "shape")
+        and hasattr(labels, "shape")
+        and len(inputs.shape) > len(labels.shape) == 1
+        and inputs.shape[0] == labels.shape[0]
     )
 
 
-def outputs_of(model: nn.Module, inputs: Inputs) -> Tensor:
-    """What a network makes of inputs: a tensor, the `logits` among several things, or the first of them."""
-    return logits_of(call(model, inputs))
+def _is_batch(one: object) -> bool:
+    """Whether it is what a loader may yield, and not an example written as numbers."""
+    first = one[0] if isinstance(one, Sequence) and one else one
+    return isinstance(first, Mapping) or hasattr(first, "__array__")
+
+
+@dataclass(frozen=True)
+class InputsOf:
+    """Batches of a loader without their labels."""
+
+    loader: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Inputs]:
+        return (parts_of_batch(batch)[0] for batch in self.loader)

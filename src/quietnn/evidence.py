@@ -13,23 +13,29 @@ from torch.nn import functional
 
 from quietnn.batches import (
     Inputs,
+    InputsOf,
     as_inputs,
-    as_labels,
     check_finite,
-    check_inputs,
-    check_labels,
-    check_outputs,
     joined,
+    loader_of,
+    num_inputs,
     outputs_of,
     parts_of_batch,
     take,
 )
 from quietnn.errors import InvalidConfig
-from quietnn.loading import InputsOf, loader_of
+from quietnn.losses import (
+    Losses,
+    Verdict,
+    as_labels,
+    check_labels,
+    check_outputs,
+    cross_entropy,
+    finite,
+    losses_of,
+    right_of,
+)
 from quietnn.score import Score, SubsetScore, as_score
-
-Losses = Callable[[Tensor, Tensor], Tensor]
-"""`loss(outputs, labels)`: one loss for each example, shape (examples,)."""
 
 Run = Callable[[nn.Module, Inputs], Tensor]
 """Calls a network on inputs and returns its outputs, in the order of the inputs."""
@@ -47,15 +53,6 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 BATCH_SIZE = 256
 """Examples that go through a network at once where nothing else is said: a gradient of ResNet18 then takes 4 GB."""
-
-
-def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """The loss of a classifier on each example.
-
-    >>> cross_entropy(torch.zeros(1, 2), torch.tensor([1]))
-    tensor([0.6931])
-    """
-    return functional.cross_entropy(outputs, labels, reduction="none")
 
 
 _CALLED_WITH = {
@@ -84,23 +81,6 @@ def _check_function(name: str, function: object, parameters: str) -> None:
         signature.bind(*parameters.split(", "))
     except TypeError as error:
         raise InvalidConfig(f"{name} cannot be called with ({parameters}): {error}; {remedy}") from error
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a network did on each of some examples.
-
-    Attributes:
-        losses: float64, infinite where not a number.
-        right: 1.0 where the largest output is that of the label, else 0.0; None where labels are not class numbers.
-    """
-
-    losses: Tensor
-    right: Tensor | None
-
-    def at(self, positions: Tensor) -> "Verdict":
-        """The same on some of the examples."""
-        return Verdict(self.losses[positions], None if self.right is None else self.right[positions])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,13 +146,12 @@ class Evidence:
             if labels is not None:
                 raise InvalidConfig("the dict of inputs brings labels, and labels were given too; leave one out")
             inputs, labels = parts_of_batch(inputs)
-        num_inputs = check_inputs(inputs)
-        if not num_inputs:
+        if not num_inputs(inputs):
             raise InvalidConfig("there are no inputs: the first dimension is 0; give about a hundred, inputs[:100]")
         check_finite(inputs)
         object.__setattr__(self, "inputs", inputs)
         if labels is not None:
-            object.__setattr__(self, "labels", self._checked_labels(labels, num_inputs))
+            object.__setattr__(self, "labels", self._checked_labels(labels, num_inputs(inputs)))
 
     def __repr__(self) -> str:
         """One line."""
@@ -227,22 +206,21 @@ class Evidence:
             return self.num_examples
         if self.inputs is None:
             return 0
-        return check_inputs(self.in_memory().inputs)
+        return num_inputs(self.in_memory().inputs)
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
         """Inputs and labels, `batch_size` at a time, or as the loader has them; checked one by one."""
         if not self.is_streamed:
-            for start in range(0, check_inputs(self.inputs), self.batch_size):
+            for start in range(0, num_inputs(self.inputs), self.batch_size):
                 part = slice(start, start + self.batch_size)
                 yield take(self.inputs, part), None if self.labels is None else self.labels[part]
             return
         num_batches = 0
         for batch in self.inputs:
             inputs, labels = parts_of_batch(batch)
-            num_inputs = check_inputs(inputs)
             check_finite(inputs)
             num_batches += 1
-            yield inputs, None if labels is None else self._checked_labels(labels, num_inputs)
+            yield inputs, None if labels is None else self._checked_labels(labels, num_inputs(inputs))
         if not num_batches:
             raise InvalidConfig("the inputs hold no batch; give at least one, and one that can be read again")
 
@@ -253,13 +231,12 @@ class Evidence:
         torch.Size([4, 2])
         """
         if not self.is_streamed:
-            check_inputs(self.inputs)
             return take(self.inputs, slice(num_examples))
         parts: list[Inputs] = []
         num_missing = num_examples
         for inputs, _ in self.batches():
             parts.append(take(inputs, slice(num_missing)))
-            num_missing -= check_inputs(parts[-1])
+            num_missing -= num_inputs(parts[-1])
             if num_missing <= 0:
                 break
         return joined(parts)  # copied, so that no whole batch is held by a few of its inputs
@@ -267,7 +244,7 @@ class Evidence:
     def at_once(self) -> Inputs | None:
         """All inputs, where these are `batch_size` or fewer; else None, and they are to be run in batches."""
         inputs = self.first(self.batch_size + 1)
-        return inputs if check_inputs(inputs) <= self.batch_size else None
+        return inputs if num_inputs(inputs) <= self.batch_size else None
 
     def in_memory(self) -> "Evidence":
         """The same with all examples in tensors, which methods that fit need; read once from a loader."""
@@ -320,16 +297,16 @@ class Evidence:
                 if self.mean_loss is not None:
                     every_one = torch.arange(len(self)).reshape(-1, 1)
                     losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
-                    return Verdict(_finite(losses), None)
+                    return Verdict(finite(losses), None)
                 for inputs, labels in self.batches():
                     outputs = self.run(network, inputs)
-                    losses.append(self._each(outputs, labels))
-                    right.append(_right(outputs, labels))
+                    losses.append(losses_of(self.loss, outputs, labels))
+                    right.append(right_of(outputs, labels))
         finally:
             for layer, mode in modes.items():
                 layer.training = mode
         known = [one for one in right if one is not None]
-        return Verdict(_finite(losses), torch.cat(known) if len(known) == len(right) else None)
+        return Verdict(finite(losses), torch.cat(known) if len(known) == len(right) else None)
 
     def loss_at(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         """The mean loss at some positions, in the form that gradients are taken of (`Loss`)."""
@@ -343,7 +320,7 @@ class Evidence:
         if self.loss is cross_entropy:  # the mean in one operation
             check_outputs(outputs, labels)
             return functional.cross_entropy(outputs, labels)
-        return self._each(outputs, labels).mean()
+        return losses_of(self.loss, outputs, labels).mean()
 
     def score_of(self, network: nn.Module) -> Score:
         """The score of a network: by the function given, else accuracy and loss on the examples."""
@@ -366,49 +343,15 @@ class Evidence:
             return self.score_of
         return SubsetScore(lambda network, positions: self.take(positions).score_of(network), len(self))
 
-    def _checked_labels(self, labels: object, num_inputs: int) -> Tensor:
+    def _checked_labels(self, labels: object, num_examples: int) -> Tensor:
         tensor = as_labels(labels)
         if self.loss is cross_entropy:
-            return check_labels(tensor, num_inputs)
-        if not tensor.dim() or len(tensor) != num_inputs:
+            return check_labels(tensor, num_examples)
+        if not tensor.dim() or len(tensor) != num_examples:
             raise InvalidConfig(
-                f"{num_inputs} inputs do not go with labels of shape {tuple(tensor.shape)}; give one for each"
+                f"{num_examples} inputs do not go with labels of shape {tuple(tensor.shape)}; give one for each"
             )
         return tensor
-
-    def _each(self, outputs: Tensor, labels: Tensor | None) -> Tensor:
-        if labels is None:
-            raise InvalidConfig("there are no labels to judge by; give them: repair(model, inputs, labels)")
-        if self.loss is cross_entropy:
-            check_outputs(outputs, labels)
-            losses = cross_entropy(outputs, labels)
-            return losses if losses.dim() == 1 else losses.flatten(1).mean(1)  # a label at each of several positions
-        try:
-            losses = self.loss(outputs, labels)
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            raise InvalidConfig(
-                f"the loss failed on outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)} "
-                f"and {labels.dtype}: {str(error).strip()[:200]}. It is called as loss(outputs, labels)"
-            ) from error
-        if not isinstance(losses, Tensor) or losses.shape != (len(labels),):
-            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            raise InvalidConfig(
-                f"the loss returned {shape} for {len(labels)} examples; it must return one loss for each, for example "
-                "loss=lambda outputs, labels: mse_loss(outputs, labels, reduction='none').flatten(1).mean(1)"
-            )
-        return losses
-
-
-def _finite(losses: list[Tensor]) -> Tensor:
-    """All losses as one tensor; infinite where not a number."""
-    return torch.cat(losses).double().nan_to_num(nan=torch.inf, posinf=torch.inf)
-
-
-def _right(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
-    """Which outputs are largest at the label's place; None where labels are not class numbers."""
-    if labels is None or outputs.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
-        return None
-    return (outputs.argmax(1) == labels).double()
 
 
 def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:

@@ -13,17 +13,11 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar as TypeVarWithDefault
 
 from quietnn.errors import InvalidConfig, QuietnnError, check_is
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance, scaled
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.units import db_to_ratio
-from quietnn.weights import (
-    NORMALISATION_TYPES,
-    Weights,
-    WeightStatistics,
-    check_module,
-    check_normalisation,
-    check_weights,
-)
+from quietnn.weights import NORMALISATION_TYPES, Weights, check_module, check_normalisation, check_weights
 
 Received = TypeVar("Received", covariant=True)
 Noise = TypeVarWithDefault("Noise", covariant=True, default=float)

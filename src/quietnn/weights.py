@@ -1,18 +1,13 @@
-"""Which tensors of a model are noisy, how they are grouped, and the statistics of each group."""
+"""Which tensors of a model are noisy, how they are grouped, and which cannot be computed with."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError, check_is
-from quietnn.moments import Moments, block_moments
-from quietnn.theory.family import check_variance
 
 Weights = Mapping[str, Tensor]
 """Tensors by name, as in a state dict."""
@@ -284,77 +279,3 @@ def checked(weights: Weights) -> Iterator[tuple[str, Tensor]]:
     for name, tensor in weights.items():
         check_weights({name: tensor})
         yield name, tensor
-
-
-@dataclass(frozen=True)
-class WeightStatistics:
-    """The Gaussian prior of a group: `w ~ N(mean, variance)`, from clean or from received weights.
-
-    Attributes:
-        mean: `mu_w`.
-        variance: `sigma_w^2`.
-        num_weights: how many weights they were taken over.
-
-    >>> WeightStatistics(mean=1.0, variance=4.0, num_weights=10).second_moment
-    5.0
-    """
-
-    mean: float
-    variance: float
-    num_weights: int
-
-    @property
-    def second_moment(self) -> float:
-        """`E[w^2] = sigma_w^2 + mu_w^2`."""
-        return self.variance + self.mean**2
-
-    @classmethod
-    def from_clean(cls, tensors: Iterable[Tensor]) -> "WeightStatistics":
-        """The sample mean and variance of weights that carry no noise (population variance, divisor d).
-
-        >>> WeightStatistics.from_clean([torch.tensor([1.0, 3.0]), torch.tensor([5.0])])
-        WeightStatistics(mean=3.0, variance=2.6666666666666665, num_weights=3)
-
-        Raises:
-            InvalidWeights: if a weight is not finite, or so large that its square is no float64.
-        """
-        return cls.from_moments([block_moments(tensor) for tensor in tensors])
-
-    @classmethod
-    def from_moments(cls, moments: Sequence[Moments]) -> "WeightStatistics":
-        """The statistics of a group whose `block_moments` were taken earlier, in any order and any chunks."""
-        count = math.fsum(float(counts.sum()) for counts, _, _ in moments)
-        if not count:
-            raise QuietnnError("a group without weights has no statistics; give it at least one weight")
-        mean = _exact_sum(counts * means for counts, means, _ in moments) / count
-        within = _exact_sum(squares for _, _, squares in moments)
-        between = _exact_sum(counts * (means - mean) ** 2 for counts, means, _ in moments)
-        variance = (within + between) / count
-        if not math.isfinite(variance):
-            raise InvalidWeights(
-                f"the weights have mean {mean} and variance {variance}; both must be finite, "
-                "repair or scale down the weights first"
-            )
-        return cls(mean=mean, variance=variance, num_weights=int(count))
-
-    @classmethod
-    def from_received(cls, tensors: Iterable[Tensor], noise_variance: float) -> "WeightStatistics":
-        """What a receiver can tell of the clean weights: `mu_w = mean(r)`, `sigma_w^2 = max(var(r) - sigma_z^2, 0)`.
-
-        >>> WeightStatistics.from_received([torch.tensor([1.0, -1.0])], noise_variance=0.25)
-        WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
-        """
-        return cls.from_clean(tensors).without_noise(noise_variance)
-
-    def without_noise(self, noise_variance: float) -> "WeightStatistics":
-        """The statistics of the clean weights, when these are of the received ones: the noise's variance less."""
-        check_variance(noise_variance, "noise_variance")
-        return replace(self, variance=max(self.variance - noise_variance, 0.0))
-
-
-def _exact_sum(tensors: Iterable[Tensor]) -> float:
-    """The correctly rounded sum of all values, in any order; NaN where it is too large or undefined."""
-    try:
-        return math.fsum(chain.from_iterable(tensor.tolist() for tensor in tensors))
-    except (OverflowError, ValueError):
-        return math.nan

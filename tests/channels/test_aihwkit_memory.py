@@ -5,10 +5,8 @@ import torch
 from torch import Tensor
 
 from quietnn.channels.aihwkit_memory import AihwkitMemory
-from quietnn.channels.conductance import store
+from quietnn.channels.memories import PCM, ReRAM
 from quietnn.channels.moments import ErrorMoments
-from quietnn.channels.pcm import PCM
-from quietnn.channels.reram import ReRAM
 from quietnn.errors import MissingData, QuietnnError
 from quietnn.noise import mean_of
 
@@ -34,8 +32,8 @@ def test_they_agree_at_every_conductance(kind: str, seconds: float) -> None:
     levels = torch.tensor([0.01, 0.1, 0.3, 0.6, 1.0])
     weights = levels.repeat_interleave(20_000)
     built_in = PCM(seconds) if kind == "pcm" else ReRAM(seconds)
-    theirs = store(AihwkitMemory(kind, seconds), weights, seed=0, name="w").read.view(5, -1)
-    ours = store(built_in, weights, seed=0, name="w").read.view(5, -1)
+    theirs = AihwkitMemory(kind, seconds).store(weights, seed=0, name="w")[0].view(5, -1)
+    ours = built_in.store(weights, seed=0, name="w")[0].view(5, -1)
     assert torch.allclose(theirs.mean(1), ours.mean(1), rtol=0.02, atol=2e-4)
     assert torch.allclose(theirs.std(1), ours.std(1), rtol=0.04)
 

@@ -1,4 +1,4 @@
-"""Gain and noise of any channel, measured and predicted."""
+"""Gain and noise of any channel, measured and predicted, and errors beside a Gaussian."""
 
 import pytest
 import torch
@@ -6,11 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from quietnn.channels.moments import ErrorMoments, gaussian_points, pooled, weight_points
-from quietnn.errors import QuietnnError
+from quietnn.channels.moments import (
+    NUM_BINS,
+    PROBABILITIES,
+    ErrorMoments,
+    ErrorShape,
+    effective_wnr_db,
+    normal_points,
+    pooled,
+    weight_points,
+)
+from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import mmse
-from quietnn.weights import WeightStatistics
 
 
 def pair(gain: float, noise: float, *, count: int = 200_000) -> tuple[Tensor, Tensor]:
@@ -76,7 +85,7 @@ def test_points_have_the_moments_of_the_weights(shapes: dict[str, Tensor]) -> No
     for tensor in shapes.values():
         points = weight_points(tensor)
         assert float(points.var()) == pytest.approx(float(tensor.var()), rel=0.01)
-    assert float(gaussian_points(0.3, 4.0).var()) == pytest.approx(4.0, rel=0.01)
+    assert float(normal_points().var()) == pytest.approx(1.0, rel=0.01)
 
 
 def test_unit_gain_by_tensor() -> None:
@@ -87,3 +96,29 @@ def test_unit_gain_by_tensor() -> None:
     assert (undone.received["a.weight"][0, 0].item(), undone.received["b.weight"][0, 0].item()) == (2.0, 0.5)
     assert (undone.gain, undone.noise_variance) == (1.0, 0.1)
     assert observation.received["a.weight"][0, 0].item() == 1.0
+
+
+def test_gaussian_and_uniform_errors_are_told_apart() -> None:
+    generator = torch.Generator().manual_seed(0)
+    normal = ErrorShape.of(0.3 + 2 * torch.randn(200_000, generator=generator))
+    uniform = ErrorShape.of(torch.rand(200_000, generator=generator))
+    assert normal.variance == pytest.approx(4.0, rel=0.02)
+    assert abs(normal.excess_kurtosis) < 0.05
+    assert normal.distance < 0.005
+    assert uniform.excess_kurtosis == pytest.approx(-1.2, abs=0.02)
+    assert uniform.distance == pytest.approx(0.0572, abs=0.003)
+    middle = PROBABILITIES.index(0.99)
+    assert normal.quantiles[middle] == pytest.approx(2.326, abs=0.05)
+    assert uniform.quantiles[middle] == pytest.approx(0.49 * 12**0.5, abs=0.02)
+    assert (len(normal.histogram), sum(normal.histogram)) == (NUM_BINS, pytest.approx(1.0))
+
+
+def test_no_error_has_no_shape() -> None:
+    with pytest.raises(QuietnnError, match="no shape"):
+        ErrorShape.of(torch.zeros(5))
+
+
+def test_no_noise_at_all() -> None:
+    assert effective_wnr_db({"w": torch.tensor([0.0, 1.0])}, 0.0) == float("inf")
+    with pytest.raises(InvalidConfig, match="names 'v'"):
+        effective_wnr_db({"w": torch.tensor([0.0, 1.0])}, {"v": 1.0})

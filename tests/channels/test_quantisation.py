@@ -1,12 +1,13 @@
 """Quantisation and truncation against torch's own, and their error against predictions."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from quietnn.channels.moments import ErrorMoments, gaussian_points
-from quietnn.channels.quantisation import Quantisation
-from quietnn.channels.truncation import MantissaTruncation
+from quietnn.channels.moments import ErrorMoments, normal_points, weight_points
+from quietnn.channels.quantisation import MantissaTruncation, Quantisation
 from quietnn.errors import InvalidConfig
 from quietnn.noise import mean_of
 
@@ -53,7 +54,7 @@ def test_gain_and_noise_are_predicted_by_integrating_over_the_weights(
 def test_a_gaussian_integral_predicts_gaussian_weights(num_bits: int, shapes: dict[str, Tensor]) -> None:
     channel, tensor = Quantisation(num_bits), shapes["gaussian"]
     measured = ErrorMoments.of(tensor, channel.transmit({"w": tensor}, seed=0).received["w"])
-    points = gaussian_points(0.0, 0.0025)
+    points = 0.05 * normal_points()
     predicted = ErrorMoments.predicted(points, channel.conditional(points, channel.steps(tensor).double()))
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 
@@ -135,8 +136,8 @@ def test_the_error_of_truncation_is_predicted(num_bits: int, rounding: str, shap
     for name, tensor in shapes.items():
         observation = channel.transmit({name: tensor}, seed=0)
         assert isinstance(observation.noise_variance, dict)
-        predicted = channel.predict(tensor)
-        assert predicted.num_weights == tensor.numel()
+        points = weight_points(tensor).float()
+        predicted = ErrorMoments.of(points, channel.shorten(points))
         assert predicted.noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
         assert predicted.mean_squared_error == pytest.approx(
             ErrorMoments.of(tensor, observation.received[name]).mean_squared_error, rel=0.05
@@ -151,3 +152,9 @@ def test_cutting_shrinks_and_rounding_does_not(shapes: dict[str, Tensor]) -> Non
         ]
         assert gains[0] < 0.9
         assert gains[1] == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("make", [lambda: Quantisation(2.5), lambda: MantissaTruncation(1.5)])  # type: ignore[arg-type]
+def test_half_a_bit_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidConfig, match="num_bits"):
+        make()

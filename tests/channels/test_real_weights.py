@@ -1,17 +1,18 @@
 """Channels on the weights of real networks: the noise told is the noise measured, and torchao quantises as we do."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from quietnn.channels.digital import CodedDigital
-from quietnn.channels.error_shape import errors_at_unit_gain, told_variances
-from quietnn.channels.moments import ErrorMoments, pooled
-from quietnn.channels.named import channel_named
-from quietnn.channels.quantisation import Quantisation
-from quietnn.channels.truncation import MantissaTruncation
+from quietnn.channels.digital import CodedDigital, SettledCode
+from quietnn.channels.moments import ErrorMoments, errors_at_unit_gain, pooled, told_variances, weight_points
+from quietnn.channels.quantisation import MantissaTruncation, Quantisation
+from quietnn.channels.table import channel_named
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
+from quietnn.weights import Weights
 
 pytestmark = pytest.mark.assets
 
@@ -33,6 +34,12 @@ BITS = (2, 3, 4, 5, 6, 7, 8)
 @pytest.fixture(scope="module", params=["resnet20", "resnet18"])
 def weights(request: pytest.FixtureRequest) -> dict[str, Tensor]:
     return noisy_weights(load_task(f"cifar10/{request.param}").load_model())
+
+
+def pooled_over(weights: Weights, points: Weights, received: Weights) -> ErrorMoments:
+    """The moments of the model, each tensor's taken over points that stand for its weights."""
+    found = {name: ErrorMoments.of(points[name], received[name]) for name in weights}
+    return pooled([replace(own, num_weights=weights[name].numel()) for name, own in found.items()])
 
 
 @pytest.mark.parametrize("channel", RANDOM)
@@ -62,7 +69,8 @@ def test_truncation_of_a_real_network_is_predicted_from_quantiles(
 ) -> None:
     channel = MantissaTruncation(num_bits, rounding)
     measured = pooled([ErrorMoments.of(tensor, channel.shorten(tensor)) for tensor in weights.values()])
-    predicted = pooled([channel.predict(tensor) for tensor in weights.values()])
+    points = {name: weight_points(tensor).float() for name, tensor in weights.items()}
+    predicted = pooled_over(weights, points, {name: channel.shorten(own) for name, own in points.items()})
     assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 
@@ -74,7 +82,8 @@ def test_the_digital_reference_on_a_real_network_is_predicted_from_quantiles(
     channel = CodedDigital(8.0, per_tensor)
     received = channel.transmit(weights, seed=0).received
     measured = pooled([ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()])
-    predicted = pooled(channel.predict(weights).values())
+    points = {name: weight_points(tensor) for name, tensor in weights.items()}
+    predicted = pooled_over(weights, points, SettledCode(channel.steps(weights)).transmit(points, seed=0).received)
     assert predicted.mean_squared_error == pytest.approx(measured.mean_squared_error, rel=0.05)
     assert predicted.noise_variance == pytest.approx(measured.noise_variance, rel=0.05)
 

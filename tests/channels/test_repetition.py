@@ -1,4 +1,4 @@
-"""Unequal protection and the coded reference."""
+"""Unequal protection: copies divide the noise that is not shared, and are counted."""
 
 import math
 from dataclasses import dataclass
@@ -10,14 +10,12 @@ from torch import Tensor
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Channel
-from quietnn.channels.digital import CodedDigital, bits_per_weight
-from quietnn.channels.fading import BlockFading
+from quietnn.channels.digital import CodedDigital
+from quietnn.channels.memories import PCM, ReRAM
 from quietnn.channels.moments import ErrorMoments
-from quietnn.channels.pcm import PCM
-from quietnn.channels.quantisation import Quantisation
-from quietnn.channels.repetition import Repetition
-from quietnn.channels.reram import ReRAM
-from quietnn.channels.truncation import MantissaTruncation
+from quietnn.channels.quantisation import MantissaTruncation, Quantisation
+from quietnn.channels.radio import BlockFading
+from quietnn.channels.repetition import Protected, Repetition
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.observation import Observation
@@ -156,50 +154,15 @@ def test_a_channel_that_says_nothing_gets_all_tensors_for_every_copy(
     assert all(mean_of(one.noise_variance[name]) == mean_of(other.noise_variance[name]) for name in shapes)
 
 
-@pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0, 30.0])
-@pytest.mark.parametrize("per_tensor", [False, True])
-def test_the_code_spends_the_capacity_and_no_more(wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]) -> None:
-    channel = CodedDigital(wnr_db, per_tensor)
-    bits = bits_per_weight(shapes, channel.steps(shapes))
-    assert bits <= channel.capacity
-    assert bits == pytest.approx(channel.capacity, rel=0.02)
-
-
-def test_against_the_bound_for_gaussian_weights() -> None:
-    """Scalar quantisation at high rate loses 1.53 dB (a quarter bit); at any rate it stays above Shannon's bound."""
-    weights = {"w": torch.randn(100_000, generator=torch.Generator().manual_seed(0))}
-    for wnr_db in (5.0, 15.0, 30.0):
-        received = CodedDigital(wnr_db).transmit(weights, seed=0).received["w"]
-        loss_db = 10 * math.log10(float((received - weights["w"]).square().mean()) * (1 + 10 ** (wnr_db / 10)))
-        assert 0.0 < loss_db < 2.0
-    assert loss_db == pytest.approx(1.53, abs=0.05)
-
-
-@pytest.mark.parametrize("wnr_db", [0.0, 6.0, 15.0])
-@pytest.mark.parametrize("per_tensor", [False, True])
-def test_its_error_is_predicted_from_quantiles_of_the_weights(
-    wnr_db: float, per_tensor: bool, shapes: dict[str, Tensor]
-) -> None:
-    channel = CodedDigital(wnr_db, per_tensor)
-    observation, predicted = channel.transmit(shapes, seed=0), channel.predict(shapes)
-    assert isinstance(observation.noise_variance, dict)
-    assert isinstance(observation.gain, dict)
-    for name in shapes:
-        assert predicted[name].noise_variance == pytest.approx(mean_of(observation.noise_variance[name]), rel=0.05)
-        assert predicted[name].gain == pytest.approx(observation.gain[name], rel=0.05)
-
-
-def test_one_step_for_the_model_has_the_least_error_and_starves_small_layers() -> None:
-    generator = torch.Generator().manual_seed(0)
+def test_protection_reaches_the_named_tensors_only() -> None:
     weights = {
-        "large": torch.randn(20_000, generator=generator),
-        "small": 0.1 * torch.randn(20_000, generator=generator),
+        name: torch.randn(1000, generator=torch.Generator().manual_seed(0)) for name in ("fc.weight", "body.weight")
     }
-    errors = {}
-    for per_tensor in (False, True):
-        received = CodedDigital(6.0, per_tensor).transmit(weights, seed=0).received
-        errors[per_tensor] = {
-            name: float((received[name] - tensor).square().mean()) for name, tensor in weights.items()
-        }
-    assert sum(errors[False].values()) < sum(errors[True].values())
-    assert errors[False]["small"] > 3 * errors[True]["small"]
+    noise = Protected(0.0, copies=4).transmit(weights, seed=0).noise_variance
+    assert isinstance(noise, dict)
+    assert mean_of(noise["body.weight"]) == pytest.approx(4 * mean_of(noise["fc.weight"]))
+
+
+def test_protection_that_reaches_nothing_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"no tensor fits 'zzz\*'; name one of fc.weight"):
+        Protected(0.0, names="zzz*").transmit({"fc.weight": torch.ones(3)}, seed=0)

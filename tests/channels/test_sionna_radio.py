@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quietnn.channels.fading import BlockFading
+from quietnn.channels.radio import BlockFading
 from quietnn.channels.sionna_radio import PROFILES, SionnaRadio
 from quietnn.errors import InvalidConfig, MissingData
 
@@ -104,7 +104,6 @@ def test_white_noise_is_sionna_s_own(shapes: dict[str, Tensor], monkeypatch: pyt
 
 def test_channel_uses_count_whole_slots() -> None:
     weights = {"a": torch.zeros(1728), "b": torch.zeros(1)}
-    assert SionnaRadio(10.0).channel_uses(weights) == 2 * 14 * 72
     assert SionnaRadio(10.0).rate(weights) == pytest.approx(2 * 2 * 14 * 72 / 1729)
     assert SionnaRadio(10.0).rate({}) == 1.0
 

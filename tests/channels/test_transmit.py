@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.moments import ErrorMoments
-from quietnn.channels.named import channel_named
 from quietnn.channels.quantisation import Quantisation
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.observation import of_tensor, undone

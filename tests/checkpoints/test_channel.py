@@ -12,8 +12,9 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import quietnn
-from quietnn.channels.named import channel_named, effective_wnr_db
+from quietnn.channels.moments import effective_wnr_db
 from quietnn.channels.quantisation import Quantisation
+from quietnn.channels.table import channel_named
 from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint

@@ -16,9 +16,9 @@ from torch import Tensor
 import quietnn
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Channel
-from quietnn.channels.named import channel_named
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition
+from quietnn.channels.table import channel_named
 from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.provenance import history
 from quietnn.checkpoints.streamed import StreamedCheckpoint

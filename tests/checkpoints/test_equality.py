@@ -18,8 +18,8 @@ from quietnn.checkpoints.inspect import histogram, inspect_checkpoint
 from quietnn.checkpoints.provenance import history
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.checkpoints.workers import Streaming
+from quietnn.moments import WeightStatistics
 from quietnn.observation import observe
-from quietnn.weights import WeightStatistics
 
 NOISY = ("scale", "conv.weight", "conv.bias", "fc.weight")
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]

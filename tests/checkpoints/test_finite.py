@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.finite import kept_finite, largest_magnitude

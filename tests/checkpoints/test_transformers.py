@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from quietnn.channels.awgn import AWGN
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint

@@ -1,4 +1,4 @@
-"""What channels do to the embedded network's weights, through the command."""
+"""What channels do to the embedded network's weights, and how Gaussian those are, through the commands."""
 
 from pathlib import Path
 
@@ -7,8 +7,6 @@ from typer.testing import CliRunner
 
 from quietnn import records
 from quietnn.cli.main import app
-from quietnn.errors import QuietnnError
-from quietnn.reports.error_figure import density_figure, quantile_figure
 
 CHANNELS = ["awgn:wnr_db=10", "quantise:num_bits=3", "pcm:seconds=3600", "fading:wnr_db=10,block=32"]
 
@@ -42,8 +40,13 @@ def test_the_former_name_of_the_command_still_works_and_says_so() -> None:
     assert " media " not in CliRunner().invoke(app, ["--help"]).stdout
 
 
-def test_without_records_there_is_no_figure() -> None:
-    with pytest.raises(QuietnnError, match="quietnn channels"):
-        density_figure([], reach=6.0)
-    with pytest.raises(QuietnnError, match="quietnn channels"):
-        quantile_figure([], probabilities=(0.5,))
+def test_every_layer_and_the_whole_model_are_judged(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["gaussianity", "digits", "--wnr-db", "4", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    found = records.read(tmp_path / "records.jsonl")
+    assert [record["layer"] for record in found][:2] == ["", "conv1"]
+    assert len(found) == 8
+    assert sum(record["num_weights"] for record in found[1:]) == found[0]["num_weights"]
+    assert abs(found[0]["wnr_db"] - 4.0) < 1e-6
+    assert all(record["best_error"] <= record["linear_error"] for record in found)
+    assert "whole model" in (tmp_path / "table.md").read_text()

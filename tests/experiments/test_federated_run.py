@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from quietnn import records
 from quietnn.experiments.config import load_config
-from quietnn.experiments.federate import federate
 from quietnn.experiments.noisy_training import NoisyTraining
+from quietnn.experiments.sweep import sweep
 
 CONFIG = """
 name = "mini"
@@ -114,7 +114,7 @@ def test_killed_and_damaged_at_random_it_ends_with_the_same_weights(tmp_path: Pa
     num_kills = int(os.environ.get("QUIETNN_KILLS", "10"))
     config = CONFIG.replace("num_rounds = 60", f"num_rounds = {6 * num_kills}")
     (tmp_path / "mini.toml").write_text(config)
-    undisturbed = federate(load_config(NoisyTraining, tmp_path / "mini.toml"), tmp_path / "undisturbed")
+    undisturbed = sweep(load_config(NoisyTraining, tmp_path / "mini.toml"), tmp_path / "undisturbed", engine="inline")
     victim = Victim(tmp_path, seed=num_kills)
     for _ in range(2 * num_kills):
         if victim.num_kills == num_kills or not victim.start_and_kill():

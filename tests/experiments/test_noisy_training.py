@@ -14,9 +14,9 @@ import pytest
 from quietnn import records
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import from_mapping, load_config, shipped_configs
-from quietnn.experiments.federate import federate
 from quietnn.experiments.federated_run import CHECKPOINTS
 from quietnn.experiments.noisy_training import NoisyTraining, choose
+from quietnn.experiments.sweep import sweep
 from quietnn.federated.schemes import FIXED
 from quietnn.records import Record
 
@@ -56,7 +56,7 @@ def without_times(found: list[Record]) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(small: NoisyTraining, tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
-    return without_times(federate(small, tmp_path_factory.mktemp("whole")))
+    return without_times(sweep(small, tmp_path_factory.mktemp("whole"), engine="inline"))
 
 
 def test_one_record_for_each_run_with_its_history(uninterrupted: list[Record]) -> None:
@@ -75,7 +75,7 @@ def test_one_record_for_each_run_with_its_history(uninterrupted: list[Record]) -
 def test_worker_processes_make_the_same_records(
     small: NoisyTraining, tmp_path: Path, uninterrupted: list[Record]
 ) -> None:
-    assert without_times(federate(small, tmp_path, engine="processes", num_workers=2)) == uninterrupted
+    assert without_times(sweep(small, tmp_path, engine="processes", num_workers=2)) == uninterrupted
 
 
 def test_killed_in_the_middle_of_runs_it_ends_the_same(tmp_path: Path, uninterrupted: list[Record]) -> None:
@@ -106,7 +106,7 @@ def test_where_every_fixed_candidate_diverges_the_run_says_so_and_the_sweep_goes
     small: NoisyTraining, tmp_path: Path
 ) -> None:
     wild = replace(small, methods=(FIXED,), wnr_db=(-300.0,), name="wild", deploy_wnr_db=(), fixed=("1 0", "0.9 0"))
-    found = {record["method"]: record for record in federate(wild, tmp_path)}
+    found = {record["method"]: record for record in sweep(wild, tmp_path, engine="inline")}
     assert {found[text]["status"] for text in wild.fixed} == {"diverged"}
     assert found[FIXED]["status"] == "diverged"
     assert found["clean"]["status"] == "finished"
@@ -114,7 +114,7 @@ def test_where_every_fixed_candidate_diverges_the_run_says_so_and_the_sweep_goes
 
 def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTraining, tmp_path: Path) -> None:
     wild = replace(small, methods=("ml", "mmse"), wnr_db=(-300.0,), name="wild", deploy_wnr_db=())
-    found = {record["method"]: record for record in federate(wild, tmp_path)}
+    found = {record["method"]: record for record in sweep(wild, tmp_path, engine="inline")}
     assert found["ml"]["status"] == "diverged"
     assert found["ml"]["accuracy"] is None
     assert f"round {found['ml']['diverged_round']}" in found["ml"]["reason"]
@@ -134,7 +134,7 @@ def test_a_diverging_run_ends_with_a_record_and_the_sweep_goes_on(small: NoisyTr
 )
 def test_every_channel_can_be_trained_over(small: NoisyTraining, tmp_path: Path, channel: dict[str, object]) -> None:
     config = replace(small, methods=("mmse",), num_rounds=1, deploy_wnr_db=(), **channel)  # type: ignore[arg-type]
-    assert {record["status"] for record in federate(config, tmp_path)} == {"finished"}
+    assert {record["status"] for record in sweep(config, tmp_path, engine="inline")} == {"finished"}
 
 
 def test_fixed_temperatures_are_chosen_on_another_seed_and_not_on_test_data(
@@ -143,7 +143,7 @@ def test_fixed_temperatures_are_chosen_on_another_seed_and_not_on_test_data(
     config = replace(
         small, methods=("mmse_pb_fixed", "mmse_pb_fixed_oracle"), fixed=("1 0", "0.3 0"), num_rounds=2, test_every=1
     )
-    found = federate(config, tmp_path)
+    found = sweep(config, tmp_path, engine="inline")
     candidates = {record["method"]: record for record in found if record["draw"] == -1}
     assert set(candidates) == {"1 0", "0.3 0"}
     assert {record["seed"] for record in candidates.values()} == {config.selection_seed}

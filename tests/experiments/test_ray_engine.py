@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from quietnn.errors import MissingData
-from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.engines import key_of
+from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from quietnn import records
-from quietnn.experiments.noisy_inference import NoisyInference, Worker, key_of
-from quietnn.experiments.unit import Unit
+from quietnn.experiments.engines import Unit, key_of
+from quietnn.experiments.noisy_inference import NoisyInference, Worker
 
 RESULTS = Path(__file__).parents[2] / "results"
 ITERATIVE = {"posterior", "self_trained", "finetuned", "mmse_pb_gradient"}

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import math
 import os
 import random
 import signal
@@ -13,17 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from torch import Tensor, nn
 
 from quietnn import records
-from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
+from quietnn.errors import InvalidConfig, MissingData, QuietnnError
 from quietnn.experiments.config import load_config
-from quietnn.experiments.noisy_inference import NoisyInference, key_of
+from quietnn.experiments.engines import key_of
+from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
-from quietnn.repairs.base import REPAIRS, Repaired
-from quietnn.score import Score
-from quietnn.tasks.base import Examples, Task
+from quietnn.tasks.base import Task
 from quietnn.tasks.registry import load_task
 
 CONFIG = """
@@ -55,32 +52,6 @@ def test_one_record_for_each_wnr_draw_and_method_and_one_for_the_clean_network(u
     clean = [record for record in uninterrupted if record["method"] == "clean"]
     assert [record["wnr_db"] for record in clean] == [float("inf")]
     assert {record["config"] for record in uninterrupted} == {SMALL.digest}
-
-
-def test_a_later_position_tests_on_other_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    tested: list[set[bytes]] = []
-
-    def watched(network: nn.Module, examples: Examples) -> Score:
-        assert isinstance(examples.inputs, Tensor)
-        tested.append({image.numpy().tobytes() for image in examples.inputs})
-        return Score(1.0, 0.0, len(examples))
-
-    task = replace(load_task("digits"), evaluate=watched)
-    monkeypatch.setattr("quietnn.experiments.noisy_inference.load_task", lambda *_, **__: task)
-    for first in (0, 20, 40):
-        config = replace(SMALL, num_test_examples=20, first_test_position=first)
-        list(config.worker().run(config.units()[0]))
-    assert [len(found) for found in tested] == [20, 20, 20]
-    assert len(set.union(*tested)) == 60
-
-
-def test_a_task_that_cannot_begin_at_a_later_position_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = load_task("digits")
-    mine = replace(task, test_examples=lambda num_examples: task.test_examples(num_examples))
-    monkeypatch.setattr("quietnn.experiments.noisy_inference.load_task", lambda *_, **__: mine)
-    with pytest.raises(InvalidConfig, match=r"first_test_position is 20.*test_examples\(num_examples, first=0\)"):
-        replace(SMALL, first_test_position=20).worker()
-    assert SMALL.worker()
 
 
 def test_run_yields_the_same_records_without_a_folder(uninterrupted: list[Record]) -> None:
@@ -236,21 +207,6 @@ def test_a_run_can_be_extended_but_not_changed(tmp_path: Path, uninterrupted: li
     assert len(records.read(tmp_path / "records.jsonl")) == len(uninterrupted)
 
 
-def test_a_method_that_gives_up_is_recorded_with_the_score_of_what_was_received(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gives_up(observation: object, evidence: object, seed: int, settings: object) -> Repaired:
-        raise InvalidWeights("what enters bn1 is not finite")
-
-    monkeypatch.setitem(REPAIRS._rows, "posterior", replace(REPAIRS["posterior"], run=gives_up))
-    config = NoisyInference("mini", "digits", (4.0,), ("ml", "posterior", "mmse"), num_draws=1, num_test_examples=50)
-    found = {record["method"]: record for record in sweep(config, tmp_path, engine="inline")}
-    assert found["posterior"]["failed"] == "what enters bn1 is not finite"
-    assert found["posterior"]["accuracy"] == found["ml"]["accuracy"]
-    assert "failed" not in found["ml"]
-    assert "mmse" in found, "the sweep goes on"
-
-
 @pytest.mark.parametrize("engine", ["inline", "processes"])
 def test_missing_data_is_a_clear_error_and_writes_no_record(tmp_path: Path, engine: str) -> None:
     config = NoisyInference("none", "cifar10/resnet20", (4.0,), ("ml",))
@@ -321,24 +277,3 @@ def test_unknown_engines_and_too_few_workers_are_refused(tmp_path: Path) -> None
         sweep(SMALL, tmp_path, engine="threads")
     with pytest.raises(QuietnnError, match="0 workers"):
         sweep(SMALL, tmp_path, num_workers=0)
-
-
-def test_a_network_that_comes_back_bit_for_bit_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without noise every method returns the clean weights; ten thousand test images are then passed through once."""
-    config = NoisyInference(
-        name="none", task="digits", wnr_db=(math.inf, 0.0), num_draws=1, methods=("ml", "mmse"), num_test_examples=50
-    )
-    worker = config.worker()
-    scored: list[nn.Module] = []
-    evaluate = worker._task.evaluate
-
-    def count(model: nn.Module, examples: Examples) -> Score:
-        scored.append(model)
-        return evaluate(model, examples)
-
-    monkeypatch.setattr(worker, "_task", replace(worker._task, evaluate=count))
-    found = [record for unit in config.units() for record in worker.run(unit)]
-    assert [record["accuracy"] for record in found[:3]] == [found[0]["accuracy"]] * 3
-    assert found[3]["loss"] != found[0]["loss"]
-    assert found[4]["loss"] != found[3]["loss"]
-    assert len(scored) == 3  # clean, and the two of the noisy draw

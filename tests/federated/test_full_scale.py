@@ -12,7 +12,7 @@ from quietnn.federated.devices import DeviceData
 from quietnn.federated.rounds import Federation, ServerState, run_round
 from quietnn.federated.schemes import SCHEMES
 from quietnn.federated.tasks import NETWORKS
-from quietnn.tasks.normalisation import CIFAR10
+from quietnn.tasks.cifar10_task import CIFAR10
 from quietnn.weights import noisy_names
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quietnn.federated.carried import Carried
+from quietnn.channels.randomness import generator_for
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import Affine
 from quietnn.federated.rounds import Federation, ServerState, participants, run_round
-from quietnn.federated.seeds import generator_for
+from quietnn.federated.schemes import Carried
 from quietnn.federated.tasks import FederatedTask
 from quietnn.repairs.affine import MMSE
 

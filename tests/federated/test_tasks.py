@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
-from quietnn.federated.devices import Diverged, LocalTraining, train_device
 from quietnn.federated.partition import even
 from quietnn.federated.tasks import FederatedTask, load_federated_task
 
@@ -52,24 +50,3 @@ def test_a_task_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert load_federated_task("own_federation:shared").name == "mine"
     with pytest.raises(InvalidConfig, match="returned a int; it must return a FederatedTask"):
         load_federated_task("own_federation:central")
-
-
-def test_a_device_whose_loss_is_not_finite_says_where(digits: FederatedTask) -> None:
-    model = digits.fresh_model(0)
-    nn.init.constant_(model.get_parameter("fc.bias"), float("nan"))
-    data = digits.devices(even(digits.labels, 10, seed=0))[4]
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    recipe = LocalTraining(num_rounds=9, num_epochs=1, batch_size=50)
-    with pytest.raises(Diverged, match="device 4 became nan in round 7, local epoch 1"):
-        train_device(model, state, data, recipe, device=4, round_number=6, seed=0)
-
-
-def test_a_device_trains_the_same_whatever_ran_before(digits: FederatedTask) -> None:
-    model = digits.fresh_model(0)
-    data = digits.devices(even(digits.labels, 10, seed=0))
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    recipe = LocalTraining(num_rounds=9, num_epochs=1, batch_size=33, crop_padding=1)
-    first = train_device(model, state, data[1], recipe, device=1, round_number=2, seed=5)
-    train_device(model, state, data[2], recipe, device=2, round_number=2, seed=5)
-    again = train_device(model, state, data[1], recipe, device=1, round_number=2, seed=5)
-    assert all(torch.equal(first.update[name], again.update[name]) for name in state)

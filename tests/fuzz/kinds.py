@@ -28,12 +28,12 @@ from quietnn.errors import MissingData, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.noisy_training import NoisyTraining
-from quietnn.reports.federated_report import holds_federations, read_federated_report
-from quietnn.reports.figures import to_svg
-from quietnn.reports.page.payload import analyse_inference, page_payload
-from quietnn.reports.page.progress import missing_sentence
-from quietnn.reports.publication import publication_figures
-from quietnn.reports.runs import read_run
+from quietnn.reports.analysis import analyse_runs
+from quietnn.reports.federated_report import federated_sentences, holds_federations, read_federated_report
+from quietnn.reports.figures import render
+from quietnn.reports.page.payload import page_payload
+from quietnn.reports.runs import missing_sentence, read_run
+from quietnn.reports.write import publication_figures
 from quietnn.tasks.plain_pickle import read_plain_pickle
 from quietnn.tasks.weights_file import load_weights
 
@@ -311,14 +311,14 @@ def use_records(path: Path) -> None:
     """
     for only_sound in (True, False):
         runs = [read_run(path.parent, only_sound=only_sound)]
-        analysis = analyse_inference(runs, num_resamples=20)
+        analysis = analyse_runs(runs, num_resamples=20)
         json.dumps(page_payload(runs, analysis, num_resamples=20)).encode()
         if zlib.crc32(path.read_bytes()) % 100 == 0:
             with suppress(MissingData):
                 for figure in publication_figures(runs).values():
-                    to_svg(figure)
+                    render(figure, "svg")
         if holds_federations(path.parent):
-            "\n".join(read_federated_report(path.parent, num_resamples=20).sentences).encode()
+            "\n".join(federated_sentences(read_federated_report(path.parent, num_resamples=20))).encode()
 
 
 def run_config() -> list[bytes]:
@@ -332,7 +332,7 @@ def run_config() -> list[bytes]:
 def use_run_config(path: Path) -> None:
     run = read_run(path.parent)
     missing_sentence(run).encode()
-    json.dumps(page_payload([run], analyse_inference([run], num_resamples=2), num_resamples=2)).encode()
+    json.dumps(page_payload([run], analyse_runs([run], num_resamples=2), num_resamples=2)).encode()
 
 
 def toml() -> list[bytes]:

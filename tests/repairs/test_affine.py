@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import (
     ML,
     MMSE,
@@ -23,7 +24,6 @@ from quietnn.repairs.affine import (
     mmse_pb,
     temperatures_of,
 )
-from quietnn.weights import WeightStatistics
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SameBits = Callable[[Tensor, Tensor], bool]

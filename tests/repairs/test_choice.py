@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quietnn.evidence import Verdict
+from quietnn.losses import Verdict
 from quietnn.repairs.choice import accuracy_of_choice, at_least, choose
 
 

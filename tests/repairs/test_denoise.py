@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.observation import observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.denoise import denoise
-from quietnn.weights import WeightStatistics
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NOISY = {"token", "conv.weight", "conv.bias", "embed.weight", "head.weight", "head.bias"}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, AffineDenoiser, Temperatures, mmse
 from quietnn.repairs.grouped import GroupedWeights
-from quietnn.weights import WeightStatistics
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from quietnn.folds import folds
 from quietnn.repairs.posterior import is_clearly_better, mean_loss, parts_of
+from quietnn.score import folds
 
 
 def is_worth_it(fit: Tensor, start: Tensor, parts: list[Tensor]) -> bool:

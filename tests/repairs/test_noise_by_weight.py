@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
+from quietnn.moments import WeightStatistics
 from quietnn.noise import mean_noise
 from quietnn.repairs.affine import MMSE, Temperatures, weightwise_map
 from quietnn.repairs.denoise import denoise
@@ -21,7 +22,6 @@ from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.registry import load_task
 from quietnn.theory.family import Form
-from quietnn.weights import WeightStatistics
 
 STATISTICS = WeightStatistics(mean=0.2, variance=0.5, num_weights=10)
 

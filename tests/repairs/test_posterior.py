@@ -6,98 +6,23 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import torch
+from tests.repairs.blobs import blobs, norm_net, plain_net, trained
 from torch import Tensor, nn
 
-from quietnn.channels.named import channel_named
+from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
-from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split, folds
 from quietnn.observation import Observation
-from quietnn.repairs.affine import MMSE, mmse
-from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.affine import MMSE
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import repaired_starts
-from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise, trust_radius
-from quietnn.repairs.grouped import GroupedWeights
+from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.posterior import posterior
+from quietnn.score import Split, folds
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.weights import WeightStatistics
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
-
-
-class Squared:
-    """Half the mean squared error of a network with one output: Gaussian labels of unit variance."""
-
-    def __init__(self, inputs: Tensor, labels: Tensor) -> None:
-        self.inputs, self.labels = inputs, labels
-
-    def __call__(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
-        return 0.5 * (network(self.inputs[positions]).squeeze(1) - self.labels[positions]).square().mean()
-
-
-def gaussian(by_group: GroupedWeights) -> Whitened:
-    """The posterior before the examples."""
-    return Whitened.of(by_group, by_group.estimate(by_group.denoisers(MMSE)))
-
-
-def blobs(num_examples: int = 60) -> tuple[Tensor, Tensor]:
-    """Three classes of points in the plane of eight inputs."""
-    generator = torch.Generator().manual_seed(3)
-    labels = torch.arange(num_examples) % 3
-    centres = 2 * torch.randn(3, 8, generator=generator)
-    return centres[labels] + 0.5 * torch.randn(num_examples, 8, generator=generator), labels
-
-
-def trained(*layers: nn.Module) -> nn.Module:
-    """A network that knows the blobs."""
-    torch.manual_seed(0)
-    network = nn.Sequential(*layers)
-    inputs, labels = blobs(300)
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
-    for _ in range(60):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(network(inputs), labels).backward()
-        optimiser.step()
-    return network.eval()
-
-
-def plain_net() -> nn.Module:
-    return trained(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-
-
-def norm_net() -> nn.Module:
-    return trained(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
-
-
-def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(30, 6, generator=generator, dtype=torch.float64)
-    truth = 1.5 * torch.randn(6, generator=generator, dtype=torch.float64) + 0.3
-    labels = inputs @ truth + torch.randn(30, generator=generator, dtype=torch.float64)
-    model = nn.Linear(6, 1, bias=False).double()
-    received = truth + torch.randn(6, generator=generator, dtype=torch.float64) * 0.8
-    with torch.no_grad():
-        model.weight.copy_(received[None])
-    prior = WeightStatistics(mean=0.3, variance=2.25, num_weights=6)
-    # normal equations of sum (y - x w)^2 / 2 + |w - r|^2 / (2 sz) + |w - mu|^2 / (2 sw)
-    precision = inputs.T @ inputs + torch.eye(6, dtype=torch.float64) * (1 / 0.64 + 1 / 2.25)
-    exact = torch.linalg.solve(precision, inputs.T @ labels + received / 0.64 + 0.3 / 2.25)
-    whitened = gaussian(GroupedWeights.of(noisy_weights(model), 0.64, statistics={"whole": prior}))
-    scratch = Scratch(Observation(model, 0.64), Squared(inputs, labels), 30)
-    settings = PosteriorSettings(num_steps=800, step_size=0.1, prior=1.0)
-    fit = maximise(scratch, whitened, torch.arange(30), num_examples=30, settings=settings)
-    assert torch.allclose(fit.weights["weight"][0], exact, atol=1e-4)
-    assert not torch.allclose(exact, received, atol=0.05), "the examples must have something to say"
-
-
-def test_whitening_combines_both_gaussians() -> None:
-    weights = {"a.weight": torch.tensor([1.0, 5.0])}
-    prior = WeightStatistics(mean=1.0, variance=3.0, num_weights=2)
-    whitened = gaussian(GroupedWeights.of(weights, 1.0, statistics={"whole": prior}))
-    assert whitened.centre["a.weight"].tolist() == [1.0, 4.0]
-    assert whitened.spread["a.weight"] == pytest.approx(math.sqrt(3.0 / 4.0))
 
 
 @pytest.mark.parametrize("network", [plain_net, norm_net])
@@ -294,34 +219,6 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
         torch.testing.assert_close(compiled.model.state_dict()[f"_orig_mod.{name}"], tensor, rtol=1e-4, atol=1e-5)
 
 
-class Encoder(nn.Sequential):
-    """Outputs that are no logits."""
-
-    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
-        return {"last_hidden_state": super().forward(inputs)}
-
-
-def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> None:
-    layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
-    inputs = blobs()[0]
-    without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
-    assert repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0] == {}
-    assert repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0] == {}
-    assert repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0] == {}
-    with pytest.raises(QuietnnError, match="nope"):
-        repaired_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))[0]
-
-
-def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
-    """Steps are taken on the network as it came; another LayerNorm would make it a third network."""
-    received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
-    start = copy.deepcopy(received)
-    with torch.no_grad():
-        start[1].weight.mul_(4)
-    with pytest.raises(InvalidConfig, match=r"differs .* in '1.weight', which carries no noise"):
-        posterior(received, Evidence(*blobs()), noise_variance=0.1, starts={"mine": start})
-
-
 def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
     received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
     starts = repaired_starts(Observation(received, 0.1), Evidence(blobs()[0]))[0]
@@ -353,44 +250,6 @@ def test_starts_that_go_with_nothing_else(wrong: dict[str, object], message: str
     starts = {str(wrong.get("name", "calibrated")): copy.deepcopy(observation.received)}
     with pytest.raises(InvalidConfig, match=message):
         posterior(observation.received, Evidence(*blobs()), noise_variance=0.1, starts=starts, **options)
-
-
-def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
-    """Where a scale is undone, halving the start's weights and statistics changes nothing but that."""
-    inputs, labels = blobs()
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    start = repaired_starts(observation, Evidence(inputs))[0]["calibrated"]
-    shorter = copy.deepcopy(start)
-    with torch.no_grad():
-        for tensor in (shorter[0].weight, shorter[0].bias, shorter[1].running_mean):
-            tensor.mul_(0.5)
-        shorter[1].running_var.mul_(0.25)
-    settings = PosteriorSettings(num_steps=6, prior=0.0)
-
-    def weight_from(start: nn.Module) -> Tensor:
-        evidence, starts = Evidence(inputs, labels), {"calibrated": start}
-        weight: Tensor = (
-            posterior(
-                observation,
-                evidence,
-                starts=starts,
-                settings=settings,
-            )
-            .model[0]
-            .weight
-        )
-        return weight
-
-    long, short = weight_from(start), weight_from(shorter)
-    assert not torch.allclose(long, start[0].weight, atol=1e-3)
-    torch.testing.assert_close(2 * short, long, atol=2e-3, rtol=2e-3)
-
-
-def test_starts_whose_tensors_are_others_are_refused() -> None:
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    wrapped = {"wrapped": nn.Sequential(copy.deepcopy(observation.received))}
-    with pytest.raises(InvalidWeights, match="not a tensor of this model"):
-        posterior(observation.received, Evidence(*blobs()), noise_variance=0.1, starts=wrapped)
 
 
 def test_a_fit_that_harms_is_rejected() -> None:
@@ -481,36 +340,6 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert not torch.equal(run(1), run(2))
 
 
-def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
-    observation = transmit(plain_net(), wnr_db=0.0, seed=0)
-    evidence = Evidence(*blobs())
-    result = posterior(
-        observation,
-        Evidence(
-            mean_loss=lambda network, positions, generator: evidence.loss_at(network, positions, generator) * math.nan,
-            num_examples=60,
-        ),
-        starts={},
-    )
-    assert result.details["chosen"] == "received"
-    assert all(math.isinf(value) for value in result.details["held_out_loss"].values())
-
-
-def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
-    model = transmit(plain_net(), wnr_db=0.0, seed=0)
-    evidence = Evidence(*blobs())
-    for wrong in (
-        lambda network, positions, generator: evidence.loss_at(network, positions, generator).detach(),
-        lambda network, positions, generator: evidence.loss_at(network, positions, generator).expand(3),
-    ):
-        with pytest.raises(QuietnnError, match="mean loss"):
-            posterior(
-                model,
-                Evidence(mean_loss=wrong, num_examples=60),
-                starts={},
-            )
-
-
 def test_settings_and_sizes_are_checked() -> None:
     for wrong in (
         {"num_steps": 0},
@@ -544,30 +373,6 @@ def test_every_example_is_held_out_once() -> None:
         folds(2, 3, seed=0)
 
 
-def test_the_trust_radius_bounds_the_maximum() -> None:
-    generator = torch.Generator().manual_seed(1)
-    inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
-    observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
-    by_group = GroupedWeights.of(noisy_weights(observation.received), 0.05)
-    scratch, whitened = Scratch(observation, Squared(inputs, labels), 20), gaussian(by_group)
-    start = 20 * scratch.judge(whitened.centre, torch.arange(20))
-    settings = PosteriorSettings(num_steps=200, prior=1.0)
-    fit = maximise(scratch, whitened, torch.arange(20), num_examples=20, settings=settings)
-    assert 0 < fit.move <= trust_radius(start, 6)
-    assert trust_radius(math.inf, 6) == 0.0
-
-
-def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapshot) -> None:
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    before = snapshot(observation.received.state_dict())
-    result = finetune(observation.received, Evidence(*blobs()), learning_rates=(1e-6, 1e-2))
-    assert snapshot(observation.received.state_dict()) == before
-    assert result.details["learning_rate"] == 1e-2
-    assert result.details["held_out_loss"][1e-2] < result.details["held_out_loss"][1e-6]
-    with pytest.raises(InvalidConfig, match="positive"):
-        finetune(observation.received, Evidence(*blobs()), learning_rates=())
-
-
 def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
     observation = transmit(plain_net(), wnr_db=3.0, seed=0)
     evidence = Evidence(*blobs())
@@ -584,39 +389,6 @@ def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
     assert lazy.details["held_out_loss"]["centre"] != pytest.approx(lazy.details["held_out_loss"]["received"], rel=1e-3)
 
 
-def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale() -> None:
-    """About `r`, the spread of a layer with a BatchNorm behind it is 1 / theta times that about MMSE."""
-    network = trained(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
-    received = transmit(network, wnr_db=-3.0, seed=0)
-    weights = noisy_weights(received.received)
-    by_group = GroupedWeights.of(weights, received.noise_variance, groups="layerwise")
-    inputs, labels = blobs()
-    scratch = Scratch(received, Evidence(inputs, labels).loss_at, len(labels), blended=True)
-    free = scratch.scale_free()
-    assert free >= {"0.weight", "0.bias"}
-    assert not {"3.weight", "3.bias"} & free
-    about_mmse, about_received = Whitened.of(by_group, weights), Whitened.of(by_group, weights, free)
-    for name in ("0.weight", "3.weight"):
-        group = next(group for group, members in by_group.groups.items() if name in members)
-        theta = mmse(by_group.statistics[group], received.noise_variance).theta
-        expected = about_mmse.spread[name] / (theta if name in free else 1.0)
-        assert about_received.spread[name] == pytest.approx(expected)
-
-
-def test_noise_by_weight_moves_each_weight_within_its_own_spread() -> None:
-    network = trained(nn.Linear(8, 3))
-    noise = {name: torch.full_like(weight, 0.04) for name, weight in noisy_weights(network).items()}
-    by_group = GroupedWeights.of(noisy_weights(network), 0.04, groups="layerwise")
-    by_weight = GroupedWeights.of(noisy_weights(network), noise, groups="layerwise", statistics=by_group.statistics)
-    one, each = gaussian(by_group), gaussian(by_weight)
-    u = {name: torch.ones_like(weight) for name, weight in noise.items()}
-    for name, moved in one.weights(u).items():
-        assert torch.allclose(moved, each.weights(u)[name], rtol=1e-5, atol=1e-6)
-    noise["0.weight"][0] = 0.0
-    exact = gaussian(GroupedWeights.of(noisy_weights(network), noise, groups="layerwise"))
-    assert torch.equal(exact.weights(u)["0.weight"][0], noisy_weights(network)["0.weight"][0])
-
-
 def test_the_posterior_takes_noise_by_layer() -> None:
     network = trained(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
     received = transmit(network, noise_variance=0.05, seed=0).received
@@ -628,52 +400,3 @@ def test_the_posterior_takes_noise_by_layer() -> None:
     assert one.details["held_out_loss"]["posterior"] == pytest.approx(
         by_layer.details["held_out_loss"]["posterior"], rel=1e-3
     )
-
-
-def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    evidence = Evidence(*blobs())
-    used: list[Whitened] = []
-
-    def spy(scratch: Scratch, whitened: Whitened, *args: object, **options: object) -> Fit:
-        used.append(whitened)
-        return maximise(scratch, whitened, *args, **options)
-
-    monkeypatch.setattr("quietnn.repairs.posterior.maximise", spy)
-    posterior(
-        observation,
-        evidence,
-        settings=PosteriorSettings(num_steps=2),
-        starts={},
-    )
-    weights = noisy_weights(observation.received)
-    by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
-    usual = Whitened.of(by_group, weights).spread
-    free = Whitened.of(by_group, weights, Scratch(observation, evidence.loss_at, 60, blended=True).scale_free()).spread
-    assert len(used) == 3
-    assert all(whitened.spread == free for whitened in used)
-    assert free["0.weight"] > 1.2 * usual["0.weight"]
-    assert free["3.weight"] == usual["3.weight"]
-
-
-def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    network = nn.Sequential(
-        nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 3)
-    ).eval()
-    with torch.no_grad():
-        network[0].weight.copy_(torch.randn(64, 3, 1, 1).expand(64, 3, 3, 3))  # a structure that shows
-    observation = transmit(network, wnr_db=-6.0, seed=0)
-    images, labels = torch.rand(20, 3, 6, 6, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 3
-    finish, starts = Scratch.finish, []
-
-    def spy(scratch: Scratch, model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
-        starts.append(weights)
-        return finish(scratch, model, weights)
-
-    monkeypatch.setattr(Scratch, "finish", spy)
-    settings = PosteriorSettings(num_steps=1)
-    posterior(observation, Evidence(images, labels), settings=settings, starts={})
-    received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
-    assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
-    assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"

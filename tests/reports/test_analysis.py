@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from quietnn.errors import InvalidConfig, MissingData
-from quietnn.records import Record, append
+from quietnn.errors import InvalidConfig
+from quietnn.records import Record
 from quietnn.reports.analysis import analyse, sentences, to_json
-from quietnn.reports.runs import load_run
 from quietnn.reports.write import write_analysis
 
 Make = Callable[..., list[Record]]
@@ -78,36 +77,6 @@ def test_runs_of_one_task_meet_in_one_figure_and_each_keeps_its_own_ml(
         assert set(curve.runs) & set(reference.runs)
 
 
-def test_everything_is_written_and_twice_the_same(
-    full_records: tuple[Record, ...], write_run: Write, tmp_path: Path
-) -> None:
-    analysis = analyse(write_run(tmp_path / "run", full_records))
-    written = write_analysis(analysis, tmp_path / "one", command="quietnn analyze run", date="2024-02-29")
-    assert {path.name for path in written} == {
-        *("summary.md", "tables.tex", "report.html", "accuracy.csv", "gains.csv", "cost.csv"),
-        *(f"{name}.{kind}" for name in ("accuracy", "surface", "layers") for kind in ("png", "svg")),
-    }
-    again = write_analysis(analysis, tmp_path / "two", command="quietnn analyze run", date="2024-02-29")
-    assert [path.read_bytes() for path in written] == [path.read_bytes() for path in again]
-
-
-def test_a_run_named_like_a_script_stays_text(make_records: Make, write_run: Write, tmp_path: Path) -> None:
-    evil = "<script>alert(1)</script>"
-    records = make_records(run=evil, task=evil, methods=("ml", evil), num_draws=2, with_trials=False)
-    write_analysis(analyse(write_run(tmp_path / "run", records)), tmp_path / "out")
-    for name in ("summary.md", "accuracy.svg"):
-        assert "<script" not in (tmp_path / "out" / name).read_text()
-    assert "<script>alert" not in (tmp_path / "out" / "report.html").read_text()
-
-
-def test_tasks_get_files_of_their_own(make_records: Make, write_run: Write, tmp_path: Path) -> None:
-    methods = ("ml", "mmse")
-    one = write_run(tmp_path / "a", make_records(run="a", methods=methods, num_draws=2))
-    two = write_run(tmp_path / "b", make_records(run="b", task="../x/y", methods=methods, num_draws=2))
-    names = {path.name for path in write_analysis(analyse([one, two]), tmp_path / "out")}
-    assert {"accuracy.png", "accuracy-digits.png", "accuracy-x-y.png", "gains-x-y.csv"} <= names
-
-
 def test_the_numbers_are_plain_json(make_records: Make, write_run: Write, tmp_path: Path) -> None:
     found = to_json(analyse(write_run(tmp_path / "run", make_records(num_draws=1, with_trials=False))))
     (task,) = json.loads(json.dumps(found, allow_nan=False))["tasks"]
@@ -116,25 +85,6 @@ def test_the_numbers_are_plain_json(make_records: Make, write_run: Write, tmp_pa
     assert by_method["mmse_pb"]["gain"]["low"] is None
     assert by_method["mmse_pb"]["std"] == [None] * 7
     assert task["clean_accuracy"] == 0.98
-
-
-def test_a_torn_last_line_is_left_out(make_records: Make, write_run: Write, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", make_records(methods=("ml",), num_draws=1))
-    with (folder / "records.jsonl").open("a") as file:
-        file.write('{"method": "ml", "wnr')
-    assert len(load_run(folder).records) == 8
-    assert load_run(folder / "records.jsonl").name == "digits"
-
-
-def test_a_folder_without_records_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(MissingData, match=r"looked for .*records\.jsonl"):
-        load_run(tmp_path)
-    (tmp_path / "records.jsonl").touch()
-    with pytest.raises(MissingData, match="holds no whole record"):
-        load_run(tmp_path)
-    append(tmp_path / "records.jsonl", [{"experiment": "theory_checks"}])
-    with pytest.raises(MissingData, match="only records of theory_checks"):
-        load_run(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -153,16 +103,6 @@ def test_broken_records_are_refused(content: bytes, message: str, tmp_path: Path
     with pytest.raises(InvalidConfig, match=message):
         analyse(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["records.jsonl"]
-
-
-@pytest.mark.parametrize("content", ["[1]", "{"])
-def test_a_broken_configuration_is_refused(content: str, make_records: Make, write_run: Write, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", make_records(methods=("ml",), num_draws=1))
-    (folder / "config.json").write_text(content)
-    with pytest.raises(InvalidConfig, match=r"config\.json"):
-        load_run(folder)
-    (folder / "config.json").unlink()
-    assert load_run(folder).config == {}
 
 
 def test_one_folder_twice_is_a_mistake(make_records: Make, write_run: Write, tmp_path: Path) -> None:

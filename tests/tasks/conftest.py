@@ -1,8 +1,9 @@
-"""CIFAR-10 in miniature: the official layouts with a handful of random images, as fixtures."""
+"""Data sets in miniature, as fixtures: CIFAR-10 in its official layouts, SST-2 with a tiny encoder."""
 
 import hashlib
 import io
 import pickle
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from quietnn.tasks.cifar10 import Layout
 
@@ -58,3 +60,35 @@ def _cifar10_files() -> Callable[[Layout, int], dict[str, bytes]]:
 @pytest.fixture(name="lay_out_cifar10")
 def _lay_out_cifar10() -> Callable[..., Layout]:
     return lay_out
+
+
+@pytest.fixture(scope="session", name="prepared_sst2")
+def _prepared_sst2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with SST-2 in miniature and a pretrained-looking tiny encoder called `tiny`."""
+    transformers = pytest.importorskip("transformers", reason="needs the [hf] extra")
+    data_dir = tmp_path_factory.mktemp("data")
+    (data_dir / "sst2").mkdir()
+    for split, num_rows in (("train", 24), ("dev", 10), ("test", 14)):
+        rows = ["1\ta fine warm film" if number % 2 else "0\tdull" for number in range(num_rows)]
+        (data_dir / "sst2" / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    folder = data_dir / "tiny"
+    folder.mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "warm", "film", "dull"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    torch.manual_seed(0)
+    transformers.BertModel(config).save_pretrained(folder)
+    return data_dir
+
+
+@pytest.fixture(name="sst2_dir")
+def _sst2_dir(prepared_sst2: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(prepared_sst2, tmp_path / "data"))

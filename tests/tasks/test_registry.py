@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import save_file
 
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
-from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.registry import TASK_NAMES, load_task, split_name
 from quietnn.tasks.weights_file import write_weights
@@ -83,11 +82,3 @@ def test_bad_normalisation_metadata(tmp_path: Path) -> None:
     save_file(IMAGE_MODELS["resnet20"]().state_dict(), path, metadata={"input_normalisation": "imagenet"})
     with pytest.raises(InvalidWeights, match="imagenet"):
         load_task("cifar10/resnet20", data_dir=tmp_path, weights=path)
-
-
-def test_data_dir_argument_then_environment_then_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QUIETNN_DATA", "/somewhere")
-    assert resolve_data_dir("/given") == Path("/given")
-    assert resolve_data_dir() == Path("/somewhere")
-    monkeypatch.delenv("QUIETNN_DATA")
-    assert resolve_data_dir() == Path.home() / ".cache" / "quietnn"

@@ -1,6 +1,5 @@
-"""Training learns, resumes exactly after a kill, and refuses what cannot work."""
+"""Image networks learn and encoders are fine-tuned; what cannot work is refused."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,9 @@ from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.base import Examples, evaluate_classifier
-from quietnn.tasks.fit import Progress, decay_groups
-from quietnn.tasks.training import ImageRecipe, train_classifier
+from quietnn.tasks.fit import Progress, Run
+from quietnn.tasks.sst2 import load_classifier, load_sst2, tokenise
+from quietnn.tasks.training import EncoderRecipe, ImageRecipe, finetune_encoder, train_classifier
 
 RECIPE = ImageRecipe(num_epochs=4, batch_size=16, peak_lr=0.1, crop_padding=1, small_images=((4, 0.5),))
 
@@ -43,104 +43,22 @@ def prepare(images: Tensor) -> Tensor:
     return images.float() / 128.0 - 1.0
 
 
-def train(
-    run_dir: Path, *, recipe: ImageRecipe = RECIPE, stop_at: int | None = None, checkpoint_seconds: float = 300.0
-) -> dict[str, Tensor]:
+def train(run_dir: Path, recipe: ImageRecipe = RECIPE) -> dict[str, Tensor]:
     images, labels = coloured_images()
-    num_steps = 0
-
-    def stop(progress: Progress) -> None:
-        nonlocal num_steps
-        num_steps += 1
-        if num_steps == stop_at:
-            raise KeyboardInterrupt
-
-    return train_classifier(
-        tiny_network(),
-        images,
-        labels,
-        recipe=recipe,
-        prepare=prepare,
-        run_dir=run_dir,
-        checkpoint_seconds=checkpoint_seconds,
-        on_progress=stop,
-    )
+    return train_classifier(tiny_network(), images, labels, recipe=recipe, prepare=prepare, run=Run(run_dir))
 
 
 def test_it_learns(tmp_path: Path) -> None:
     images, labels = coloured_images()
     model = tiny_network()
     recipe = replace(RECIPE, num_epochs=12)
-    model.load_state_dict(train_classifier(model, images, labels, recipe=recipe, prepare=prepare, run_dir=tmp_path))
+    model.load_state_dict(train_classifier(model, images, labels, recipe=recipe, prepare=prepare, run=Run(tmp_path)))
     assert evaluate_classifier(model, Examples(prepare(images), labels)).accuracy > 0.9
-
-
-@pytest.mark.parametrize("ema_decay", [None, 0.9])
-def test_a_killed_run_resumes_to_the_very_same_weights(tmp_path: Path, ema_decay: float | None) -> None:
-    recipe = replace(RECIPE, ema_decay=ema_decay)
-    whole = train(tmp_path / "whole", recipe=recipe)
-    for stop_at in (2, 6, 7):  # in the first epoch, in the middle, at the end of one
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "killed", recipe=recipe, stop_at=stop_at)
-    resumed = train(tmp_path / "killed", recipe=recipe)
-    assert whole.keys() == resumed.keys()
-    for name, tensor in whole.items():
-        assert torch.equal(tensor, resumed[name]), name
-
-
-@pytest.mark.parametrize("ema_decay", [None, 0.9])
-def test_a_run_killed_within_an_epoch_goes_on_at_that_step(tmp_path: Path, ema_decay: float | None) -> None:
-    recipe = replace(RECIPE, ema_decay=ema_decay)
-    whole = train(tmp_path / "whole", recipe=recipe)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "killed", recipe=recipe, stop_at=7, checkpoint_seconds=0.0)  # the seventh step is lost
-    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["epoch-00001-step-0000002"]
-    resumed = train(tmp_path / "killed", recipe=recipe, stop_at=11, checkpoint_seconds=0.0)  # ten steps are left
-    for name, tensor in whole.items():
-        assert torch.equal(tensor, resumed[name]), name
-
-
-def test_only_the_last_checkpoint_is_kept(tmp_path: Path) -> None:
-    train(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00004"]
-
-
-def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
-    first = train(tmp_path)
-    again = train(tmp_path, stop_at=1)
-    assert all(torch.equal(first[name], again[name]) for name in first)
-
-
-def test_a_changed_recipe_does_not_resume(tmp_path: Path) -> None:
-    train(tmp_path)
-    with pytest.raises(InvalidConfig, match=r"peak_lr was 0\.1, now 0\.2.*--no-resume"):
-        train(tmp_path, recipe=replace(RECIPE, peak_lr=0.2))
-
-
-def test_starting_over_forgets_the_old_run(tmp_path: Path) -> None:
-    images, labels = coloured_images()
-    train(tmp_path)
-    recipe = replace(RECIPE, num_epochs=1)
-    train_classifier(tiny_network(), images, labels, recipe=recipe, prepare=prepare, run_dir=tmp_path, resume=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00001"]
 
 
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
     first, other = train(tmp_path / "a"), train(tmp_path / "b", recipe=replace(RECIPE, seed=1))
     assert not torch.equal(first["0.weight"], other["0.weight"])
-
-
-def test_divergence_is_an_error_that_names_the_remedy(tmp_path: Path) -> None:
-    images, labels = coloured_images()
-    with pytest.raises(InvalidConfig, match=r"loss became nan in epoch 1.*lower --lr"):
-        train_classifier(
-            tiny_network(),
-            images,
-            labels,
-            recipe=RECIPE,
-            prepare=lambda batch: prepare(batch) * math.nan,
-            run_dir=tmp_path,
-        )
 
 
 def test_impossible_recipes() -> None:
@@ -155,19 +73,21 @@ def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:
         train(tmp_path, recipe=replace(RECIPE, batch_size=71))
 
 
-def test_biases_and_normalisation_do_not_decay() -> None:
-    decayed, free = decay_groups(tiny_network(), 0.1)
-    assert sorted(tuple(parameter.shape) for parameter in decayed["params"]) == [(3, 32), (8, 3, 3, 3)]
-    assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
-    assert len(free["params"]) == 3
+def test_a_killed_fine_tuning_resumes_to_the_same_weights(sst2_dir: Path) -> None:
+    recipe = EncoderRecipe(num_epochs=3, batch_size=4, peak_lr=5e-3)
+    examples = tokenise(load_sst2(sst2_dir, "train"), sst2_dir / "tiny")
 
+    def run(name: str, stop_at: tuple[int, int] | None = None) -> dict[str, torch.Tensor]:
+        def stop(progress: Progress) -> None:
+            if (progress.epoch, progress.step) == stop_at:
+                raise KeyboardInterrupt
 
-def test_progress_reaches_the_last_step(tmp_path: Path) -> None:
-    images, labels = coloured_images()
-    seen: list[Progress] = []
-    train_classifier(
-        tiny_network(), images, labels, recipe=RECIPE, prepare=prepare, run_dir=tmp_path, on_progress=seen.append
-    )
-    assert len(seen) == 4 * 4
-    assert (seen[-1].epoch, seen[-1].step) == (3, 3)
-    assert max(progress.learning_rate for progress in seen) == pytest.approx(0.1)
+        torch.manual_seed(1)
+        model = load_classifier(sst2_dir / "tiny", new_head=True)
+        return finetune_encoder(model, examples, recipe=recipe, run=Run(sst2_dir / name, on_progress=stop))
+
+    whole = run("whole")
+    with pytest.raises(KeyboardInterrupt):
+        run("killed", stop_at=(1, 3))
+    resumed = run("killed")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)

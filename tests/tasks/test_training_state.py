@@ -11,7 +11,7 @@ RECIPE = {"seed": 0, "sizes": (16, 24)}
 
 def state(num_epochs_done: int) -> TrainingState:
     weights = {"w": torch.full((2,), float(num_epochs_done))}
-    return TrainingState(num_epochs_done, weights, {}, {"state": {0: weights}, "param_groups": []})
+    return TrainingState(num_epochs_done, weights, {"state": {0: weights}, "param_groups": []})
 
 
 def test_the_newest_whole_state_counts(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quietnn.theory.errata import Erratum, all_errata
-from quietnn.theory.errata_page import render
+from quietnn.theory.errata import Erratum, all_errata, render
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +14,7 @@ def errata() -> tuple[Erratum, ...]:
 
 def test_committed_page_is_what_the_code_says(errata: tuple[Erratum, ...]) -> None:
     page = Path(__file__).parents[2] / "docs" / "errata.md"
-    assert page.read_text(encoding="utf-8") == render(errata), (
-        "run `python -m quietnn.theory.errata_page > docs/errata.md`"
-    )
+    assert page.read_text(encoding="utf-8") == render(errata), "run `python -m quietnn.theory.errata > docs/errata.md`"
 
 
 def test_numbers_run_from_one(errata: tuple[Erratum, ...]) -> None:

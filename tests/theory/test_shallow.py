@@ -1,4 +1,4 @@
-"""Theorem 2: the printed form, the corrected leading order, the exact error, and Lemma 1."""
+"""Theorem 2: the printed form, the corrected leading order and the exact error."""
 
 import math
 
@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.optimize import minimize, minimize_scalar
 
 from quietnn.errors import QuietnnError
 from quietnn.theory.family import affine_coefficients
-from quietnn.theory.mean_output import mean_output_exact, mean_output_taylor
 from quietnn.theory.shallow import Form, ShallowNetwork
-from quietnn.theory.shallow_exact import Accuracy, shallow_error
 
 PAPER = ShallowNetwork(weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4)
 networks = st.builds(
@@ -24,48 +21,6 @@ networks = st.builds(
     input_limit=st.floats(0.02, 1.0),
 )
 FORMS: tuple[Form, ...] = ("exact", "leading", "printed", "printed_without_stray")
-
-
-def _exact(network: ShallowNetwork, theta: float, rho: float, accuracy: Accuracy) -> float:
-    return float(
-        shallow_error(
-            theta,
-            rho,
-            weight_variance=network.weight_variance,
-            noise_variance=network.noise_variance,
-            num_hidden=network.num_hidden,
-            input_limit=network.input_limit,
-            accuracy=accuracy,
-        )
-    )
-
-
-@pytest.mark.parametrize("theta_rho", [(1.0, 0.0), (0.7, 0.0), (0.8, 0.6)])
-def test_both_quadrature_rules_agree_at_the_papers_setting(theta_rho: tuple[float, float]) -> None:
-    hermite = Accuracy(num_normal_nodes=64, num_uniform_nodes=16, rule="gauss-hermite")
-    assert PAPER.error(*theta_rho) == pytest.approx(_exact(PAPER, *theta_rho, hermite), rel=1e-11)
-
-
-@pytest.mark.parametrize(("sw", "sz", "c"), [(0.2, 0.1, 0.1), (1.0, 2.0, 1.0), (2.0, 2.0, 2.0)])
-def test_quadrature_has_converged(sw: float, sz: float, c: float) -> None:
-    network = ShallowNetwork(sw, sz, 7, c)
-    fine = Accuracy(num_normal_nodes=480, num_uniform_nodes=48)
-    assert network.error(0.9, 0.4) == pytest.approx(_exact(network, 0.9, 0.4, fine), rel=1e-9)
-
-
-def test_one_hidden_unit_against_adaptive_integration() -> None:
-    """N = 1, rho = 0: integrate `E t_hat^2` over one Gaussian with scipy instead of our nodes."""
-    network = ShallowNetwork(1.0, 1e-12, 1, 0.5)  # without noise the error of theta is E (theta t(theta u) - t(u))^2
-
-    def inner(x: float) -> float:
-        def integrand(u: float) -> float:
-            value = 0.36 * np.tanh(0.6 * u * x) ** 2 - 1.2 * np.tanh(0.6 * u * x) * np.tanh(u * x)
-            return float((value + np.tanh(u * x) ** 2) * np.exp(-u * u / 2) / math.sqrt(2 * math.pi))
-
-        return float(quad(integrand, -10, 10, epsabs=1e-13)[0])
-
-    expected = quad(inner, 0, 0.5, epsabs=1e-12)[0] / 0.5
-    assert network.error(0.6, 0.0) == pytest.approx(expected, rel=1e-8)
 
 
 def test_surface_equals_its_points() -> None:
@@ -155,18 +110,6 @@ def test_without_noise_nothing_is_lost() -> None:
         network.optimal_lambda_prime()
 
 
-def test_lemma_1_errs_by_the_fourth_order_in_the_noise() -> None:
-    u, v, x = [0.9, -0.4, 1.6], [1.2, 0.7, -0.5], 0.8
-    gaps = [
-        abs(
-            mean_output_taylor(u, v, x, theta=0.8, rho=0.1, noise_variance=noise_variance)
-            - mean_output_exact(u, v, x, theta=0.8, rho=0.1, noise_variance=noise_variance)
-        )
-        for noise_variance in (0.04, 0.01)
-    ]
-    assert gaps[0] / gaps[1] == pytest.approx(16, rel=0.1)  # a quarter of the variance, a sixteenth of the error
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -189,9 +132,3 @@ def test_unknown_form_is_refused() -> None:
     for call in (PAPER.optimal_theta, PAPER.ml_error, PAPER.gain, PAPER.optimal_lambda_prime):
         with pytest.raises(QuietnnError, match="form is 'taylor'; it must be one of"):
             call("taylor")  # type: ignore[arg-type]
-
-
-def test_lemma_1_refuses_a_negative_variance() -> None:
-    for mean in (mean_output_taylor, mean_output_exact):
-        with pytest.raises(QuietnnError, match="noise_variance is -1"):
-            mean([1.0], [1.0], 0.1, theta=1.0, rho=0.0, noise_variance=-1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.errors import InvalidConfig
 from quietnn.watching.survey import Survey, survey
 
 
@@ -40,10 +40,6 @@ def test_a_network_without_batch_norm_has_no_places() -> None:
     assert survey(nn.Linear(4, 2), torch.rand(5, 4)) == Survey({}, (), frozenset())
 
 
-@pytest.mark.parametrize(
-    ("inputs", "match"), [(torch.rand(1, 4), "at least 2"), (torch.full((3, 4), torch.nan), "finite")]
-)
-def test_too_few_inputs_and_such_as_are_not_finite_are_refused(inputs: Tensor, match: str) -> None:
-    with pytest.raises(QuietnnError, match=match) as raised:
-        survey(Branched(), inputs)
-    assert isinstance(raised.value, InvalidConfig) == (match == "at least 2")
+def test_too_few_inputs_are_refused() -> None:
+    with pytest.raises(InvalidConfig, match="at least 2"):
+        survey(Branched(), torch.rand(1, 4))

@@ -5,25 +5,24 @@ declared dependencies pull in torchvision and a compiler's tools, none of which 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from quietnn.channels import pcm, reram
-from quietnn.channels.conductance import Device, Draws, shared_noise, transmit_through
+from quietnn.channels.conductance import Draws, Memory
+from quietnn.channels.memories import PCM, ReRAM
 from quietnn.channels.randomness import global_randomness, key_of
 from quietnn.errors import MissingData, unknown_choice
-from quietnn.noise import NoiseVariance
-from quietnn.observation import Observation
-from quietnn.weights import Weights
 
 KINDS = ("pcm", "reram")
 
 
 @dataclass(frozen=True)
-class AihwkitMemory:
+class AihwkitMemory(Memory):
     """Memory as aihwkit models it; gain and noise are predicted by the built-in model of the same publication.
+
+    Torch's global randomness, which it draws from, is left as it was.
 
     Attributes:
         kind: `"pcm"` or `"reram"`.
@@ -35,8 +34,6 @@ class AihwkitMemory:
     seconds: float = 1.0
     compensate: bool = False
 
-    by_tensor: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         """Refuse an unknown memory, and times that the built-in model refuses."""
         if self.kind not in KINDS:
@@ -44,34 +41,27 @@ class AihwkitMemory:
         self.built_in  # noqa: B018
 
     @property
-    def built_in(self) -> Device:
+    def built_in(self) -> PCM | ReRAM:
         """The model here that agrees with it."""
-        return pcm.PCM(self.seconds) if self.kind == "pcm" else reram.ReRAM(self.seconds)
-
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """What is read of the weights; torch's global randomness is left as it was."""
-        with global_randomness():
-            return transmit_through(self, weights, seed=seed, compensate=self.compensate)
-
-    def shared_noise(self, tensor: Tensor) -> float:
-        """The part of the noise variance that is the same whenever a tensor is written."""
-        return shared_noise(self, tensor)
+        return PCM(self.seconds) if self.kind == "pcm" else ReRAM(self.seconds)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
         """The conductances just after writing, relative to the largest."""
         model = self._model()
-        torch.manual_seed(key_of(draws.seed, f"{draws.name}:write") % 2**63)
-        written: Tensor = model.apply_programming_noise_to_conductance(target * model.g_max) / model.g_max
+        with global_randomness():
+            torch.manual_seed(key_of(draws.seed, f"{draws.name}:write") % 2**63)
+            written: Tensor = model.apply_programming_noise_to_conductance(target * model.g_max) / model.g_max
         return written
 
     def read(self, target: Tensor, written: Tensor, draws: Draws) -> Tensor:
         """The conductances when they are read."""
-        model = self._model()
         if self.kind == "reram" and self.seconds == 1.0:
             return written
-        torch.manual_seed(key_of(draws.seed, f"{draws.name}:read") % 2**63)
-        parameters = model.generate_drift_coefficients(target * model.g_max)
-        drifted = model.apply_drift_noise_to_conductance(written * model.g_max, parameters, self.seconds)
+        model = self._model()
+        with global_randomness():
+            torch.manual_seed(key_of(draws.seed, f"{draws.name}:read") % 2**63)
+            parameters = model.generate_drift_coefficients(target * model.g_max)
+            drifted = model.apply_drift_noise_to_conductance(written * model.g_max, parameters, self.seconds)
         read: Tensor = drifted / model.g_max
         return read
 
@@ -88,6 +78,5 @@ class AihwkitMemory:
                 f"aihwkit cannot be imported ({error}); pip install --no-deps aihwkit==1.1.0, "
                 f"or use the built-in channel {self.kind!r}, which models the same publication"
             ) from error
-        if self.kind == "pcm":
-            return PCMLikeNoiseModel(g_max=pcm.G_MAX)
-        return ReRamWan2022NoiseModel(g_max=reram.G_MAX)
+        kind = PCMLikeNoiseModel if self.kind == "pcm" else ReRamWan2022NoiseModel
+        return kind(g_max=self.built_in.largest)

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from quietnn.channels.randomness import BLOCK, check_seed, standard_normal
 from quietnn.errors import QuietnnError, unknown_choice
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.theory.family import check_variance, noise_variance_of
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, WeightStatistics, check_weights, checked
+from quietnn.weights import Weights, check_weights, checked
 
 
 class Power(StrEnum):

@@ -14,24 +14,32 @@ quantisation loses up to a quarter bit a weight, and a code fails altogether bel
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from quietnn.channels.bisection import smallest_within
-from quietnn.channels.moments import ErrorMoments, weight_points
+from quietnn.channels.base import check_link_db
+from quietnn.channels.moments import ErrorMoments, observed
 from quietnn.channels.randomness import check_seed
-from quietnn.channels.settings import check_link_db
-from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
 from quietnn.weights import Weights, check_weights, checked
 
 _SMALLEST = 2.0**-20
 """Of the steps that are tried, over the one that makes zeros of all weights."""
+
+NUM_HALVINGS = 20
+AT_ONCE = 5
+"""Steps whose costs are asked for together: each asking may be a reading of a whole model, and several at once are
+hardly dearer than one. Of entropies of weights the next five middles are mostly foreseen."""
+
+Costs = Callable[[Sequence[float]], Sequence[float]]
+"""The cost of each of some steps."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,8 @@ class CodedDigital:
         per_tensor: steps in proportion to each tensor's standard deviation, or one for the model.
 
     >>> weights = {"w": torch.randn(5000, generator=torch.Generator().manual_seed(0))}
-    >>> bits_per_weight(weights, CodedDigital(wnr_db=12.0).steps(weights)) <= CodedDigital(12.0).capacity
+    >>> step = CodedDigital(wnr_db=12.0).steps(weights)["w"]
+    >>> bits_per_weight(weights, {"w": [step]})[0] <= CodedDigital(wnr_db=12.0).capacity
     True
     """
 
@@ -67,14 +76,6 @@ class CodedDigital:
         """The code with its steps chosen, which quantises every tensor by itself."""
         return SettledCode(self.steps(weights))
 
-    def predict(self, weights: Weights) -> dict[str, ErrorMoments]:
-        """Gain and noise to be expected of each tensor at these steps, integrated over quantiles of its weights."""
-        found: dict[str, ErrorMoments] = {}
-        for name, step in self.steps(weights).items():
-            points = weight_points(weights[name])
-            found[name] = replace(ErrorMoments.of(points, _decoded(points, step)), num_weights=weights[name].numel())
-        return found
-
     def steps(self, weights: Weights) -> dict[str, float]:
         """The smallest steps that the capacity pays for, by bisection on what they have in common."""
         if not weights:
@@ -88,7 +89,7 @@ class CodedDigital:
         high = 2.5 * largest or 1.0
 
         def costs(steps: Sequence[float]) -> list[float]:
-            return _bits(weights, {name: [step * unit for step in steps] for name, unit in units.items()})
+            return bits_per_weight(weights, {name: [step * unit for step in steps] for name, unit in units.items()})
 
         step = smallest_within(costs, self.capacity, _SMALLEST * high, high)
         return {name: step * unit for name, unit in units.items()}
@@ -112,23 +113,17 @@ class SettledCode:
         check_seed(seed)
         received = {name: _decoded(tensor, self.steps[name]) for name, tensor in weights.items()}
         moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
-        noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
-        gain = {name: own.gain for name, own in moments.items()}
-        offset = {name: own.offset for name, own in moments.items()}
-        return Observation(received, noise, gain, offset, rounded=True)
+        return observed(received, moments, rounded=True)
 
 
-def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, float]) -> float:
-    """The mean entropy of the quantised weights, each tensor coded by its own frequencies.
+def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, Sequence[float]]) -> list[float]:
+    """The mean entropy of the quantised weights, each tensor coded by its own frequencies, for several steps of each.
 
-    >>> bits_per_weight({"w": torch.tensor([-1.0, 0.0, 1.0, 2.0])}, {"w": 1.0})
-    2.0
+    Every tensor is looked at once, and sums are exact in any order of tensors.
+
+    >>> bits_per_weight({"w": torch.tensor([-1.0, 0.0, 1.0, 2.0])}, {"w": [1.0, 100.0]})
+    [2.0, 0.0]
     """
-    return _bits(weights, {name: [step] for name, step in steps.items()})[0]
-
-
-def _bits(weights: Mapping[str, Tensor], steps: Mapping[str, Sequence[float]]) -> list[float]:
-    """The same for several steps of each tensor, with one look at each; exact sums, in any order of tensors."""
     sizes, parts = [], []
     for name, tensor in weights.items():
         sizes.append(tensor.numel())
@@ -157,3 +152,42 @@ def _decoded(tensor: Tensor, step: float) -> Tensor:
 def _unit(tensor: Tensor) -> float:
     """What a tensor's step is measured in: its root mean square, or anything where that is zero."""
     return math.sqrt(float(tensor.detach().double().square().mean())) or 1.0
+
+
+def smallest_within(costs: Costs, limit: float, low: float, high: float) -> float:
+    """The smallest step between two, found by halving their ratio 20 times, whose cost is at most the limit.
+
+    The middles that plain bisection would look at next are foreseen from the costs known so far. Whichever turn out
+    to be those that it does look at count, so the result is that of plain bisection however wrong the foresight was.
+
+    Args:
+        costs: larger for smaller steps, by and large.
+        limit: of the cost.
+        low: a step that costs more.
+        high: a step that costs nothing.
+
+    >>> round(smallest_within(lambda steps: [-math.log2(step) for step in steps], 3.0, 2.0**-10, 1.0), 5)
+    0.125
+    """
+    known, done = {high: 0.0}, 0
+    while done < NUM_HALVINGS:
+        ahead = _foreseen(known, limit, low, high)[: NUM_HALVINGS - done]
+        known.update(zip(ahead, costs(ahead), strict=True))
+        while done < NUM_HALVINGS and (middle := math.sqrt(low * high)) in known:
+            low, high = (middle, high) if known[middle] > limit else (low, middle)
+            done += 1
+    return high
+
+
+def _foreseen(known: Mapping[float, float], limit: float, low: float, high: float) -> list[float]:
+    """The next middles, if costs run straight between those known and rise by one where a step is halved."""
+    steps = sorted(known)
+    places, values = np.log2(steps), [known[step] for step in steps]
+    middles: list[float] = []
+    for _ in range(AT_ONCE):
+        middle = math.sqrt(low * high)
+        middles.append(middle)
+        place = math.log2(middle)
+        cost = float(np.interp(place, places, values)) + max(float(places[0]) - place, 0.0)
+        low, high = (middle, high) if cost > limit else (low, middle)
+    return middles

@@ -1,18 +1,15 @@
-"""What a channel's error is like to second order: its size, its part in line with the weights, and the rest.
+"""What a channel's error is like: its size, its part in line with the weights, the rest, and how Gaussian that is.
 
 Any channel, deterministic or not, can be written as a gain and a noise that is uncorrelated with the weights
 (Bussgang's decomposition, "Crosscorrelation functions of amplitude-distorted Gaussian signals", MIT, 1952, for any
-distribution):
+distribution; docs/channels.md tells what follows):
 
     r = gain (w + z) + offset
     gain = Cov(w, r) / Var(w)       offset = E[r] - gain E[w]       sigma_z^2 = Var(r) / gain^2 - Var(w)
-
-`(r - offset) / gain` is then the paper's `w + z` in all first and second moments. Whatever rests on those alone holds
-for it: MMSE with this `sigma_z^2` is the best linear estimate, and `Var(r / gain) - sigma_z^2` is the clean variance.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +17,15 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import QuietnnError
+from quietnn.moments import WeightStatistics
+from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
+from quietnn.observation import Observation, of_tensor, undone
+from quietnn.units import ratio_to_db
+from quietnn.weights import Weights
+
+PROBABILITIES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)
+HISTOGRAM_REACH = 6.0
+NUM_BINS = 121
 
 _NUM_KNOTS = 129
 _NUM_POINTS = 40_001
@@ -121,30 +127,44 @@ class ErrorMoments:
         return self.covariance / self.received_variance if self.received_variance else 0.0
 
 
-def weight_points(weights: Tensor, *, num_knots: int = _NUM_KNOTS, num_points: int = _NUM_POINTS) -> Tensor:
-    """Equally likely values of the weights' distribution, told by some of its quantiles alone.
+def observed(
+    received: dict[str, Tensor], moments: Mapping[str, ErrorMoments], *, rounded: bool
+) -> Observation[dict[str, Tensor], NoiseVariance]:
+    """What arrived, with gain, offset and noise variance of every tensor as the moments tell them."""
+    noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
+    gain = {name: own.gain for name, own in moments.items()}
+    offset = {name: own.offset for name, own in moments.items()}
+    return Observation(received, noise, gain, offset, rounded=rounded)
 
-    Averages over them are integrals over the distribution: `num_knots` quantiles, denser in the tails (even for
-    a Gaussian), joined by straight lines.
 
-    >>> weight_points(torch.arange(101.0), num_knots=3, num_points=4)
-    tensor([12.5000, 37.5000, 62.5000, 87.5000], dtype=torch.float64)
+def weight_points(weights: Tensor, *, num_points: int = _NUM_POINTS) -> Tensor:
+    """Equally likely values of the weights' distribution, told by 129 of its quantiles alone.
+
+    Averages over them are integrals over the distribution. The quantiles are denser in the tails (even for a
+    Gaussian) and joined by straight lines.
+
+    >>> weight_points(torch.arange(101.0), num_points=5).round()
+    tensor([10., 30., 50., 70., 90.], dtype=torch.float64)
     """
     ordered = weights.detach().double().flatten().sort().values.cpu().numpy()
-    inner = torch.special.ndtr(torch.linspace(-_TAIL, _TAIL, num_knots, dtype=torch.float64)[1:-1]).numpy()
+    inner = torch.special.ndtr(torch.linspace(-_TAIL, _TAIL, _NUM_KNOTS, dtype=torch.float64)[1:-1]).numpy()
     places = np.concatenate([[0.0], inner, [1.0]])
     knots = np.interp(places, (np.arange(len(ordered)) + 0.5) / len(ordered), ordered)
     return torch.from_numpy(np.interp(_middles(num_points).numpy(), places, knots))
 
 
-def gaussian_points(mean: float, variance: float, *, num_points: int = _NUM_POINTS) -> Tensor:
-    """Equally likely values of `N(mean, variance)`.
+def normal_points(num_points: int = _NUM_POINTS) -> Tensor:
+    """Equally likely values of `N(0, 1)`.
 
-    >>> gaussian_points(1.0, 4.0, num_points=3)
-    tensor([-0.9348,  1.0000,  2.9348], dtype=torch.float64)
+    >>> normal_points(3)
+    tensor([-0.9674,  0.0000,  0.9674], dtype=torch.float64)
     """
-    standard: Tensor = torch.special.ndtri(_middles(num_points))
-    return mean + math.sqrt(variance) * standard
+    points: Tensor = torch.special.ndtri(_middles(num_points))
+    return points
+
+
+def _middles(num_points: int) -> Tensor:
+    return (torch.arange(num_points, dtype=torch.float64) + 0.5) / num_points
 
 
 def pooled(moments: Iterable[ErrorMoments]) -> ErrorMoments:
@@ -168,5 +188,83 @@ def pooled(moments: Iterable[ErrorMoments]) -> ErrorMoments:
     )
 
 
-def _middles(num_points: int) -> Tensor:
-    return (torch.arange(num_points, dtype=torch.float64) + 0.5) / num_points
+@dataclass(frozen=True)
+class ErrorShape:
+    """An error beside a Gaussian of the same variance, in its standard deviations.
+
+    Attributes:
+        variance: of the error.
+        excess_kurtosis: fourth moment over squared variance, minus 3; zero for a Gaussian.
+        distance: Kolmogorov-Smirnov distance to the Gaussian of the same mean and variance.
+        quantiles: at `PROBABILITIES`.
+        histogram: share of errors in each of `NUM_BINS` even bins over +-`HISTOGRAM_REACH`.
+    """
+
+    variance: float
+    excess_kurtosis: float
+    distance: float
+    quantiles: tuple[float, ...]
+    histogram: tuple[float, ...]
+
+    @classmethod
+    def of(cls, errors: Tensor) -> "ErrorShape":
+        """The shape of some errors, at least two different ones.
+
+        >>> shape = ErrorShape.of(torch.tensor([-1.0, 1.0]))
+        >>> shape.variance, shape.excess_kurtosis
+        (1.0, -2.0)
+        """
+        values = errors.detach().double().flatten()
+        variance = float(values.var(correction=0)) if values.numel() else 0.0
+        if variance == 0:
+            raise QuietnnError(f"{values.numel()} errors of variance 0 have no shape; use a channel that makes errors")
+        standard = (values - values.mean()) / variance**0.5
+        ordered = standard.sort().values
+        normal = torch.special.ndtr(ordered)
+        above = torch.arange(1, len(ordered) + 1, dtype=torch.float64) / len(ordered)
+        places = (torch.tensor(PROBABILITIES, dtype=torch.float64) * (len(ordered) - 1)).round().long()
+        counts = torch.histc(standard, bins=NUM_BINS, min=-HISTOGRAM_REACH, max=HISTOGRAM_REACH)
+        return cls(
+            variance,
+            float((standard**4).mean()) - 3.0,
+            float(torch.maximum((above - normal).abs(), (normal - above + 1 / len(ordered)).abs()).max()),
+            tuple(ordered[places].tolist()),
+            tuple((counts / len(ordered)).tolist()),
+        )
+
+
+def errors_at_unit_gain(weights: Weights, observation: Observation[dict[str, Tensor], NoiseVariance]) -> Tensor:
+    """All errors `z = (r - offset) / gain - w` of a model, in a row."""
+    gain, offset = observation.gain, observation.offset
+    return torch.cat(
+        [
+            (
+                undone(observation.received[name].double(), of_tensor(gain, name), of_tensor(offset, name)) - tensor
+            ).flatten()
+            for name, tensor in weights.items()
+        ]
+    )
+
+
+def told_variances(weights: Weights, observation: Observation[dict[str, Tensor], NoiseVariance]) -> Tensor:
+    """The variance that the receiver was told for every one of them."""
+    noise = noise_by_tensor(observation.noise_variance, weights)
+    if noise is None:
+        noise = dict.fromkeys(weights, one_variance(observation.noise_variance))
+    return torch.cat(
+        [
+            torch.as_tensor(noise[name], dtype=torch.float64).expand(tensor.shape).flatten()
+            for name, tensor in weights.items()
+        ]
+    )
+
+
+def effective_wnr_db(weights: Weights, noise_variance: NoiseVariance) -> float:
+    """The WNR of a model whose noise differs: `Var(w)` over the mean noise variance, in decibels.
+
+    >>> effective_wnr_db({"w": torch.tensor([-1.0, 1.0])}, {"w": 0.1})
+    10.0
+    """
+    noise = noise_by_tensor(noise_variance, weights)
+    mean = one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
+    return ratio_to_db(WeightStatistics.from_clean(weights.values()).variance / mean) if mean else math.inf

@@ -1,4 +1,6 @@
-"""Weights stored as small integers: uniform quantisation, with or without subtractive dither.
+"""Weights stored in fewer bits: as small integers, or with a shorter mantissa.
+
+*Uniform quantisation*, with or without subtractive dither:
 
     r = step * clamp(round(w / step), -m, m)        m = 2^(bits - 1) - 1
 
@@ -8,6 +10,11 @@ as if it were uniform and uncorrelated with them, of variance `step^2 / 12` (Wid
 2008). At few bits it does not: the gain differs from one and `step^2 / 12` from the truth, see `channels.moments`. With
 subtractive dither, `r = Q(w + u) - u`, it does at any step (Schuchman, "Dither signals and their effect on quantization
 noise", 1964).
+
+*A shorter mantissa*, as in formats of 16 bits and fewer: a float32 is `+-1.f 2^e` with 23 bits of `f`; here the first
+few are kept, by cutting (towards zero, which shrinks every weight) or by rounding to the nearest with ties to even
+(which does not). The exponent keeps its 8 bits. The error is relative: about uniform up to `2^-bits` of the weight's
+power of two, so large weights carry more of it.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +23,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from quietnn.channels.moments import Conditional, ErrorMoments, pooled, weight_points
+from quietnn.channels.moments import Conditional, ErrorMoments, observed, pooled, weight_points
 from quietnn.channels.randomness import check_seed, uniform
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.noise import NoiseVariance, TensorNoise
@@ -24,7 +31,9 @@ from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
 CLIPS = ("max", "mse")
+ROUNDINGS = ("truncate", "nearest")
 
+_MANTISSA = 23
 _NUM_DITHERS = 32
 _NUM_CLIPS = 40
 _FEWEST_POINTS, _MOST_POINTS = 2_001, 400_001
@@ -58,11 +67,6 @@ class Quantisation:
             raise InvalidConfig(f"num_bits is {self.num_bits}; quantise to 2 to 16 bits a weight")
         if self.clip not in CLIPS:
             raise unknown_choice("clip", self.clip, CLIPS)
-
-    @property
-    def num_levels(self) -> int:
-        """How many values a weight can take."""
-        return 2 * self._largest + 1
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
         """The quantised weights, with gain, offset and noise variance as the sender, who knows both, can tell them."""
@@ -159,3 +163,45 @@ class Quantisation:
         clean, arrived = self._rows(tensor).double(), self._rows(received).double()
         rest = arrived - moments.received_mean - moments.gain * (clean - moments.weight_mean)
         return (rest.square().mean(dim=1) / moments.gain**2).view(step.shape)
+
+
+@dataclass(frozen=True)
+class MantissaTruncation:
+    """Keeps some bits of every weight's mantissa.
+
+    Attributes:
+        num_bits: of the mantissa that stay, 0 to 22; 7 with `"nearest"` is bfloat16.
+        rounding: `"truncate"` or `"nearest"`.
+
+    >>> MantissaTruncation(num_bits=1).transmit({"w": torch.tensor([1.0, 1.4, 1.6, -1.9])}, seed=0).received["w"]
+    tensor([ 1.0000,  1.0000,  1.5000, -1.5000])
+    """
+
+    num_bits: int
+    rounding: str = "truncate"
+
+    by_tensor: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what float32 has not."""
+        if self.num_bits not in range(_MANTISSA):
+            raise InvalidConfig(f"num_bits is {self.num_bits}; keep 0 to {_MANTISSA - 1} bits of the mantissa")
+        if self.rounding not in ROUNDINGS:
+            raise unknown_choice("rounding", self.rounding, ROUNDINGS)
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """The shortened weights, with gain and noise variance as the sender can tell them; the seed changes nothing."""
+        check_weights(weights)
+        check_seed(seed)
+        received = {name: self.shorten(tensor).to(tensor.dtype) for name, tensor in weights.items()}
+        moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
+        return observed(received, moments, rounded=True)
+
+    def shorten(self, values: Tensor) -> Tensor:
+        """The values with the rest of their mantissa gone, in float32."""
+        bits = values.detach().float().contiguous().view(torch.int32)
+        dropped = _MANTISSA - self.num_bits
+        if self.rounding == "nearest":
+            odd = (bits >> dropped) & 1
+            bits = bits + odd + (1 << (dropped - 1)) - 1
+        return (bits & ~((1 << dropped) - 1)).view(torch.float32)

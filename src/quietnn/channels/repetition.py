@@ -19,8 +19,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import Channel, Rated, is_by_tensor, settle
-from quietnn.channels.settings import check_whole
+from quietnn.channels.awgn import AWGN
+from quietnn.channels.base import Channel, Rated, check_whole, is_by_tensor, settle
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
 from quietnn.observation import Observation
@@ -28,6 +28,9 @@ from quietnn.weights import Weights, check_weights
 
 MOST_COPIES = 1000
 """Each copy is a transmission of the whole model."""
+
+_NEXT = 1_000_003
+"""From the seed of one copy to that of the next; far apart, so that draws with neighbouring seeds share no copy."""
 
 
 @runtime_checkable
@@ -48,7 +51,6 @@ class Repetition:
         copies: how often, by pattern of tensor names (`"conv1.*"`); the first pattern that fits decides, and what none
             fits is sent once.
 
-    >>> from quietnn.channels.awgn import AWGN
     >>> twice = Repetition(AWGN(noise_variance=1.0), {"head.*": 4})
     >>> twice.transmit({"head.weight": torch.zeros(2), "body.weight": torch.zeros(2)}, seed=0).noise_variance
     {'head.weight': 0.25, 'body.weight': 1.0}
@@ -166,8 +168,40 @@ class SettledRepetition:
         return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
 
 
-_NEXT = 1_000_003
-"""From the seed of one copy to that of the next; far apart, so that draws with neighbouring seeds share no copy."""
+@dataclass(frozen=True)
+class Protected:
+    """White noise with chosen tensors sent several times, see `Repetition`.
+
+    Attributes:
+        wnr_db: of what is sent once.
+        names: patterns of the protected tensors' names, with `|` between them.
+        copies: how often those are sent.
+    """
+
+    wnr_db: float
+    names: str = "conv1.*|fc.*|linear.*|head.*|classifier.*"
+    copies: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse a ratio that is none, and less than one copy."""
+        _ = self.channel
+
+    @property
+    def channel(self) -> Repetition:
+        """The link itself."""
+        return Repetition(AWGN(wnr_db=self.wnr_db), dict.fromkeys(self.names.split("|"), self.copies))
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """The weights, some of them with less noise."""
+        return self.channel.transmit(weights, seed=seed)
+
+    def settled(self, weights: Weights) -> Channel:
+        """The link with its noise set by all weights, which sends every tensor by itself."""
+        return self.channel.settled(weights)
+
+    def rate(self, weights: Weights) -> float:
+        """Channel uses a weight, over those of sending everything once."""
+        return self.channel.rate(weights)
 
 
 def _less(noise: TensorNoise, part: TensorNoise) -> TensorNoise:

@@ -13,6 +13,8 @@ Profiles: `"awgn"` (no fading, nothing to estimate), `"rayleigh"` (one coefficie
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,14 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.channels.radio import Normaliser, SettledLink, real_uses_a_weight
+from quietnn.channels.base import check_link_db, check_number
+from quietnn.channels.radio import Link
 from quietnn.channels.randomness import global_randomness, key_of
-from quietnn.channels.settings import check_link_db, check_number
 from quietnn.errors import MissingData, unknown_choice
-from quietnn.noise import NoiseVariance
-from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights
 
 PROFILES = ("awgn", "rayleigh", "tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e")
 
@@ -40,7 +39,7 @@ _DELAYS = 1e-12, 1e-5
 
 
 @dataclass(frozen=True)
-class SionnaRadio:
+class SionnaRadio(Link):
     """An OFDM link with pilots, channel estimation and equalisation.
 
     Attributes:
@@ -60,31 +59,17 @@ class SionnaRadio:
             raise unknown_choice("profile", self.profile, PROFILES)
         check_number("delay_spread", self.delay_spread, *_DELAYS, note=" seconds, for example 1e-7")
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """What the receiver makes of every slot, with the noise variance of every weight."""
-        return self.settled(weights).transmit(weights, seed=seed)
-
-    def settled(self, weights: Weights) -> SettledLink:
-        """The link with its power set by all weights, which sends every tensor by itself."""
-        return SettledLink(self, Normaliser.of(weights))
-
     def carry(self, symbols: Tensor, power: float, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
         """The equalised symbols of a tensor and their noise variances; the global seeds are left as they were."""
         with torch.no_grad(), global_randomness():
             link = _link(self.profile, self.delay_spread)
-            with link.seeding() as reseed:
-                reseed(key_of(seed, name) % 2**63)
+            with link.seeded(key_of(seed, name) % 2**63):
                 return link(symbols, 1.0 / db_to_ratio(self.wnr_db), power)
 
-    def channel_uses(self, weights: Weights) -> int:
-        """Complex channel uses, pilots and the unused end of each tensor's last slot included."""
-        data = _SUBCARRIERS * (_NUM_SYMBOLS - len(_PILOTS))
-        slots = sum(math.ceil((tensor.numel() + 1) // 2 / data) for tensor in weights.values())
-        return slots * _SUBCARRIERS * _NUM_SYMBOLS
-
-    def rate(self, weights: Weights) -> float:
-        """Real channel uses a weight, pilots and unused resource elements included."""
-        return real_uses_a_weight(self.channel_uses(weights), weights)
+    def num_uses(self, num_symbols: int) -> int:
+        """Complex channel uses of a tensor, pilots and the unused end of its last slot included."""
+        num_slots = math.ceil(num_symbols / (_SUBCARRIERS * (_NUM_SYMBOLS - len(_PILOTS))))
+        return num_slots * _SUBCARRIERS * _NUM_SYMBOLS
 
 
 @lru_cache(maxsize=8)
@@ -106,8 +91,8 @@ class _Link:
                 f"Sionna 2 cannot be imported ({error}); pip install sionna-no-rt, or use the built-in channel 'fading'"
             ) from error
         self._config: Any = config
-        with global_randomness(), self.seeding() as reseed:
-            reseed(0)  # pilots are random symbols, drawn with the grid: unseeded, every process would have its own
+        # Pilots are random symbols, drawn with the grid: unseeded, every process would have its own.
+        with global_randomness(), self.seeded(0):
             grid = ResourceGrid(
                 _NUM_SYMBOLS, _SUBCARRIERS, _SPACING, pilot_pattern="kronecker", pilot_ofdm_symbol_indices=list(_PILOTS)
             )
@@ -125,9 +110,15 @@ class _Link:
             covariance: Tensor = tdl_freq_cov_mat(model, _SPACING, _SUBCARRIERS, delay_spread)
             self._covariance = covariance.to(torch.complex128)
 
-    def seeding(self) -> "_Seeding":
-        """Sets Sionna's seed as often as wanted and puts the old one back in the end."""
-        return _Seeding(self._config)
+    @contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """Lend Sionna's global seed."""
+        before = self._config.seed
+        self._config.seed = seed
+        try:
+            yield
+        finally:
+            self._config.seed = before
 
     def __call__(self, symbols: Tensor, spread: float, power: float) -> tuple[Tensor, Tensor]:
         """The equalised symbols and the noise variance of each."""
@@ -158,19 +149,3 @@ class _Link:
         smoother = torch.linalg.solve(covariance + error * identity, covariance.mH).mH
         doubt = (covariance - smoother @ covariance).diagonal().real.clamp(min=0.0)
         return (least_squares.to(covariance.dtype) @ smoother.mT).to(heard.dtype), doubt
-
-
-class _Seeding:
-    """Lends Sionna's global seed."""
-
-    def __init__(self, config: Any) -> None:
-        self._config, self._before = config, config.seed
-
-    def __enter__(self) -> "_Seeding":
-        return self
-
-    def __call__(self, seed: int) -> None:
-        self._config.seed = seed
-
-    def __exit__(self, *_: object) -> None:
-        self._config.seed = self._before

@@ -10,10 +10,10 @@ from torch import nn
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Channel
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.moments import one_torch_thread
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
 from quietnn.targets import Target, noisy_weights, with_weights
-from quietnn.threads import one_torch_thread
 from quietnn.weights import NORMALISATION_TYPES, Weights
 
 
@@ -65,7 +65,7 @@ def transmit(
     tensor([1., 1.])
     """
     if isinstance(channel, str):
-        from quietnn.channels.named import channel_named  # which knows every channel, those made of others included
+        from quietnn.channels.table import channel_named  # which knows every channel, those made of others included
 
         channel = channel_named(channel)
     if channel is None:

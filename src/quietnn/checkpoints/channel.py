@@ -19,12 +19,11 @@ from quietnn.checkpoints.recorded import check_new_noise
 from quietnn.checkpoints.room import Room
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming, run
-from quietnn.moments import Moments, block_moments
+from quietnn.moments import Moments, WeightStatistics, block_moments, one_torch_thread
 from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
 from quietnn.observation import Observation, of_tensor
-from quietnn.threads import one_torch_thread
 from quietnn.units import ratio_to_db
-from quietnn.weights import Weights, WeightStatistics, check_weights
+from quietnn.weights import Weights, check_weights
 
 
 def transmit_checkpoint_through(
@@ -52,7 +51,7 @@ def transmit_checkpoint_through(
     Args:
         source: a safetensors file, a folder in Hugging Face layout, or a `.pt` file of tensors.
         out: where to write; of the same kind.
-        channel: what the weights go through, see `quietnn.channels.named`.
+        channel: what the weights go through, see `quietnn.channels.table`.
         description: how the channel was asked for; recorded too.
         seed: which noise.
         noisy: patterns of the noisy tensors' names, instead of the rule.

@@ -16,7 +16,7 @@ from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.temperatures import TunedTemperatures
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig
-from quietnn.moments import Moments
+from quietnn.moments import Moments, WeightStatistics
 from quietnn.noise import mean_noise
 from quietnn.repairs.affine import AffineDenoiser
 from quietnn.repairs.denoise import method_temperatures
@@ -24,7 +24,7 @@ from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
 from quietnn.repairs.priors import priors_under, told_of
 from quietnn.theory.family import Form, check_variance, noise_variance_within
 from quietnn.units import db_to_ratio
-from quietnn.weights import Partition, WeightStatistics, partition
+from quietnn.weights import Partition, partition
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from quietnn.checkpoints.base import Checkpoint, moments_of
 from quietnn.checkpoints.opening import open_checkpoint
 from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.workers import Streaming
+from quietnn.moments import WeightStatistics
 from quietnn.theory.family import check_variance
 from quietnn.units import ratio_to_db
-from quietnn.weights import WeightStatistics, partition
+from quietnn.weights import partition
 
 
 @dataclass(frozen=True)

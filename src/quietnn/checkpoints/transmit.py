@@ -14,7 +14,7 @@ from quietnn.checkpoints.recorded import check_new_noise
 from quietnn.checkpoints.selection import Selection, ignore_selection
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import check_is
-from quietnn.weights import WeightStatistics
+from quietnn.moments import WeightStatistics
 
 _MOST_STD = 10.0
 """Noise drawn in float32 is never further from zero than this many standard deviations."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
 from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.threads import one_torch_thread
+from quietnn.moments import one_torch_thread
 
 _MOST_THREADS = 24
 _THREAD_LIMIT = 256

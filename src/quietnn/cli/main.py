@@ -8,25 +8,13 @@ import typer
 from rich.console import Console
 
 from quietnn import __version__
-from quietnn.cli.analyze import analyze
-from quietnn.cli.auto import auto
-from quietnn.cli.channels import channels, media
-from quietnn.cli.configs import configs
-from quietnn.cli.demo import demo
-from quietnn.cli.denoise import denoise
-from quietnn.cli.evaluate import evaluate
-from quietnn.cli.federate import federate
-from quietnn.cli.figures import figures
-from quietnn.cli.gaussianity import gaussianity
-from quietnn.cli.inspect import inspect
-from quietnn.cli.plain import plain_markup
-from quietnn.cli.repair import repair
-from quietnn.cli.report import report
-from quietnn.cli.sweep import sweep
-from quietnn.cli.theory import theory
-from quietnn.cli.train import train
-from quietnn.cli.transmit import transmit
-from quietnn.cli.tune import tune
+from quietnn.cli.channels import channels, gaussianity, media
+from quietnn.cli.checkpoints import denoise, inspect, transmit
+from quietnn.cli.experiments import configs, demo, federate, sweep, theory
+from quietnn.cli.networks import evaluate, train
+from quietnn.cli.repair import auto, repair, tune
+from quietnn.cli.reports import analyze, figures, report
+from quietnn.cli.terminal import plain_markup
 from quietnn.errors import QuietnnError
 
 app = typer.Typer(
@@ -37,23 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verb in (
-    demo,
-    analyze,
-    report,
-    figures,
-    evaluate,
-    gaussianity,
-    channels,
-    configs,
-    sweep,
-    federate,
-    theory,
-    train,
-    inspect,
-    transmit,
-    repair,
-    denoise,
-    tune,
+    *(demo, analyze, report, figures, evaluate, gaussianity, channels, configs, sweep, federate, theory, train),
+    *(inspect, transmit, repair, denoise, tune),
 ):
     app.command()(verb)
 app.command(hidden=True)(auto)

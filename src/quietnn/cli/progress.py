@@ -1,25 +1,44 @@
-"""A progress bar that counts records and tells the time left."""
+"""How far a command is: a bar on the error stream, or lines where that is a log."""
 
+import json
+import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from quietnn.records import Record
+
+if TYPE_CHECKING:
+    from quietnn.checkpoints.workers import Streaming
+    from quietnn.experiments.engines import Unit
+    from quietnn.tasks.fit import Progress as TrainingProgress
+
+_TITLE = TextColumn("{task.description}")
+_LATEST = TextColumn("{task.fields[latest]}")
+_LOG_STEPS, _PRINT_STEPS = 25, 100
+"""A line of the log stands for so many training steps, and so does one on the error stream."""
 
 
 @contextmanager
 def record_progress(title: str) -> Iterator[Callable[[Record, int, int], None]]:
-    """A bar on the error stream, moved by `(record, done, total)`."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[latest]}"),
-    )
+    """A bar that counts records and tells the time left, moved by `(record, done, total)`."""
+    columns = (_TITLE, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), _LATEST)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task(title, total=None, latest="")
 
@@ -30,3 +49,95 @@ def record_progress(title: str) -> Iterator[Callable[[Record, int, int], None]]:
             progress.update(bar, completed=done, total=total, latest=latest)
 
         yield move
+
+
+@contextmanager
+def federation_progress(
+    title: str, num_runs: int, num_rounds: int
+) -> Iterator[tuple[Callable[[Record, int, int], None], Callable[["Unit", Record], None]]]:
+    """A bar of runs with the accuracy of each round, moved by a callback for records and one for rounds."""
+    console = Console(stderr=True)
+    columns = (_TITLE, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _LATEST)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(title, total=num_runs, latest="")
+
+        def on_round(unit: "Unit", record: Record) -> None:
+            accuracy = record.get("accuracy")
+            latest = f"{unit.method} at {unit.level:g} dB, draw {unit.draw}: round {record['round']}/{num_rounds}"
+            latest += f", loss {record['loss']:.3f}" + ("" if accuracy is None else f", {100 * accuracy:.1f} %")
+            progress.update(bar, latest=latest)
+
+        def on_record(record: Record, done: int, total: int) -> None:
+            ended = f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}: "
+            ended += f"{100 * record['accuracy']:.1f} %" if record["status"] == "finished" else str(record["reason"])
+            progress.update(bar, advance=1, latest=ended)
+            if not console.is_terminal:
+                console.print(ended, f"in {record['seconds']:.0f} s", highlight=False, markup=False)
+
+        yield on_record, on_round
+
+
+@contextmanager
+def training_progress(task: str, *, log: Path | None = None) -> Iterator[Callable[["TrainingProgress"], None]]:
+    """A bar of steps with the time left, moved by a callback for `fit`; a log also gets JSON lines."""
+    console = Console(stderr=True)
+    began: list[float] = []
+    columns = (
+        *(_TITLE, BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn()),
+        *(TextColumn("left"), TimeRemainingColumn()),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        row = bar.add_task(task, total=None)
+
+        def show(now: "TrainingProgress") -> None:
+            if not began:
+                began.append(time.monotonic())
+            seconds = time.monotonic() - began[0]
+            epoch, step = f"epoch {now.epoch + 1}/{now.num_epochs}", now.step + 1
+            bar.update(
+                row,
+                total=now.num_epochs * now.num_steps,
+                completed=now.epoch * now.num_steps + step,
+                description=f"{task} {epoch} loss {now.loss:.3f}",
+            )
+            last = step == now.num_steps
+            if log is not None and (last or step % _LOG_STEPS == 0):
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("a") as file:
+                    file.write(json.dumps({**asdict(now), "seconds": round(seconds, 1)}) + "\n")
+            if not console.is_terminal and (last or step % _PRINT_STEPS == 0):
+                line = f"{epoch} step {step}/{now.num_steps} loss {now.loss:.4f} lr {now.learning_rate:.5f}"
+                console.print(f"{line} {seconds:.0f} s", highlight=False)
+
+        yield show
+
+
+@contextmanager
+def byte_progress(title: str, *, threads: int | None) -> Iterator["Streaming"]:
+    """How to stream a checkpoint, with a count of the bytes of both passes; a stop leaves nothing half-written."""
+    from quietnn.checkpoints.workers import Streaming
+
+    console = Console(stderr=True)
+    columns = (_TITLE, DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with _stopping_cleanly(), progress:
+        bar = progress.add_task(title, total=None)
+        yield Streaming(num_threads=threads, on_progress=lambda moved: progress.advance(bar, moved))
+
+
+@contextmanager
+def _stopping_cleanly() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exit, so that what was begun is removed; those that are ignored stay ignored."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _stop(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)

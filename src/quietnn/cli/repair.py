@@ -1,9 +1,11 @@
-"""`quietnn repair`: a noisy file or model folder in, a repaired one of the same kind out."""
+"""Verbs that repair with a task: `quietnn repair`, its former name `quietnn auto`, and `quietnn tune`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from quietnn.cli import options
 
 STREAMED = {"ml": ("ml", "whole"), "mmse": ("mmse", "whole"), "mmse_layerwise": ("mmse", "layerwise")}
 """Repairs that need no network, and what `quietnn denoise` calls them: method and groups."""
@@ -11,7 +13,7 @@ STREAMED = {"ml": ("ml", "whole"), "mmse": ("mmse", "whole"), "mmse_layerwise": 
 
 def repair(
     what: Annotated[Path, typer.Argument(help="The noisy weights: a .safetensors or .pt file, or a model folder.")],
-    out: Annotated[Path, typer.Argument(help="Where to write; of the same kind.")],
+    out: options.Target,
     task: Annotated[
         str | None,
         typer.Option(
@@ -19,22 +21,16 @@ def repair(
         ),
     ] = None,
     method: Annotated[str, typer.Option(help="auto, or a repair by name; a wrong name lists them.")] = "auto",
-    noise_variance: Annotated[float | None, typer.Option(help="sigma_z^2, of the noise on every weight.")] = None,
-    wnr_db: Annotated[float | None, typer.Option(help="Or the WNR in dB: sigma_z^2 = var(r) / (1 + WNR).")] = None,
-    recorded: Annotated[
-        bool, typer.Option("--recorded", help="Or what quietnn transmit recorded in the file.")
-    ] = False,
-    num_examples: Annotated[int, typer.Option(help="Examples of the task to use; 0 for none. Never test data.")] = 100,
-    labels: Annotated[bool, typer.Option(help="Use the labels of the examples, or their inputs only.")] = True,
-    balanced_classes: Annotated[
-        bool, typer.Option(help="Without labels: say that all classes are about equally common.")
-    ] = False,
-    max_passes: Annotated[float, typer.Option(help="What auto may cost, in passes over the examples.")] = 450,
-    seed: Annotated[int, typer.Option(help="Which examples, and how they are halved.")] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Data folder (default: $QUIETNN_DATA, ~/.cache/quietnn)")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that is there.")] = False,
+    noise_variance: options.NoiseVariance = None,
+    wnr_db: options.ReceivedWnr = None,
+    recorded: options.Recorded = False,
+    num_examples: options.NumExamples = 100,
+    labels: options.UseLabels = True,
+    balanced_classes: options.BalancedClasses = False,
+    max_passes: options.MaxPasses = 450,
+    seed: options.ExampleSeed = 0,
+    data_dir: options.DataDir = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Repair noisy weights with what the task offers: nothing, inputs, or inputs with labels."""
     from rich.console import Console
@@ -42,32 +38,25 @@ def repair(
     from quietnn.checkpoints.atomic import check_target
     from quietnn.checkpoints.opening import open_checkpoint
     from quietnn.checkpoints.repair import observe_checkpoint, write_repaired
-    from quietnn.cli.byte_progress import byte_progress
+    from quietnn.cli.progress import byte_progress
     from quietnn.errors import InvalidConfig
     from quietnn.evidence import Evidence
     from quietnn.repairs.base import REPAIRS
     from quietnn.repairs.front import repair as repair_model
-    from quietnn.tasks.own import is_own, own_function
-    from quietnn.tasks.registry import load_task
+    from quietnn.tasks.registry import is_own, load_task, own_function
 
     if task is not None and is_own(task):
         own_function(task)  # its module may register a repair of its own
     row = REPAIRS[method]
+    noise: dict[str, Any] = {"noise_variance": noise_variance, "wnr_db": wnr_db, "recorded": recorded}
     if task is None:
-        if method not in STREAMED:
-            raise InvalidConfig(
-                f"{method} runs the network, and nothing says how; add --task digits, cifar10/resnet18 or "
-                f"package.module:function for a network of your own. Without a task: --method {' or '.join(STREAMED)}"
-            )
-        _stream(what, out, method, noise_variance, wnr_db, recorded, overwrite)
+        _stream(what, out, method, noise, overwrite=overwrite)
         return
     if balanced_classes and labels and num_examples:
         raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
     check_target(what, out, overwrite=overwrite, files=open_checkpoint(what).files)
     loaded = load_task(task, data_dir=data_dir, weights=what)
-    observation = observe_checkpoint(
-        what, loaded.load_model(), noise_variance=noise_variance, wnr_db=wnr_db, recorded=recorded
-    )
+    observation = observe_checkpoint(what, loaded.load_model(), **noise)
     evidence = loaded.evidence(loaded.tuning_examples(num_examples, seed)) if num_examples else Evidence()
     with Console(stderr=True).status(f"{row.label.lower()}: repairing"):
         repaired = repair_model(
@@ -84,28 +73,24 @@ def repair(
     typer.echo(f"wrote {out}: {repaired.name}, {len(changed)} tensors changed")
 
 
-def _stream(
-    what: Path,
-    out: Path,
-    method: str,
-    noise_variance: float | None,
-    wnr_db: float | None,
-    recorded: bool,
-    overwrite: bool,
-) -> None:
-    """File to file, any size."""
+def _stream(what: Path, out: Path, method: str, noise: dict[str, Any], *, overwrite: bool) -> None:
+    """Without a task: from file to file, any size, by a closed form."""
     from quietnn.checkpoints.denoise import denoise_checkpoint
-    from quietnn.cli.byte_progress import byte_progress
-    from quietnn.cli.selection import show_selection
+    from quietnn.cli.progress import byte_progress
+    from quietnn.cli.terminal import show_selection
+    from quietnn.errors import InvalidConfig
 
+    if method not in STREAMED:
+        raise InvalidConfig(
+            f"{method} runs the network, and nothing says how; add --task digits, cifar10/resnet18 or "
+            f"package.module:function for a network of your own. Without a task: --method {' or '.join(STREAMED)}"
+        )
     name, groups = STREAMED[method]
     with byte_progress("repair", threads=None) as streaming:
         done = denoise_checkpoint(
             what,
             out,
-            noise_variance=noise_variance,
-            wnr_db=wnr_db,
-            recorded=recorded,
+            **noise,
             method=name,
             groups=groups,
             overwrite=overwrite,
@@ -113,3 +98,90 @@ def _stream(
             on_selection=show_selection,
         )
     typer.echo(f"wrote {out}: {method}, noise variance {done.noise_variance:.6g}")
+
+
+def auto(
+    task: options.TaskName,
+    out: options.Target,
+    weights: Annotated[Path, typer.Option(help="The noisy weights.")],
+    noise_variance: options.NoiseVariance = None,
+    num_examples: options.NumExamples = 100,
+    labels: options.UseLabels = True,
+    balanced_classes: options.BalancedClasses = False,
+    max_passes: options.MaxPasses = 450,
+    seed: options.ExampleSeed = 0,
+    data_dir: options.DataDir = None,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Former name of: quietnn repair WEIGHTS OUT --task TASK."""
+    typer.echo(f"quietnn auto is now: quietnn repair {weights} {out} --task {task}", err=True)
+    repair(
+        weights,
+        out,
+        task=task,
+        noise_variance=noise_variance,
+        num_examples=num_examples,
+        labels=labels,
+        balanced_classes=balanced_classes,
+        max_passes=max_passes,
+        seed=seed,
+        data_dir=data_dir,
+        overwrite=overwrite,
+    )
+
+
+def tune(
+    task: options.TaskName,
+    weights: Annotated[Path, typer.Option(help="The noisy weights (sst2: a folder in transformers layout).")],
+    noise_variance: Annotated[float, typer.Option(help="sigma_z^2, of the noise on every weight.")],
+    out: Annotated[Path, typer.Option(help="The file to write, for quietnn denoise --temperatures.")],
+    groups: Annotated[str, typer.Option(help="whole or layerwise.")] = "whole",
+    num_examples: Annotated[int, typer.Option(help="Labelled examples to judge by; never test data.")] = 100,
+    with_beta: Annotated[bool, typer.Option(help="Search beta too (MMSE_pb), or leave it at zero (MMSE_p).")] = True,
+    seed: Annotated[int, typer.Option(help="Which examples.")] = 0,
+    data_dir: options.DataDir = None,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Search the temperatures under which the denoised network does best on a few labelled examples."""
+    from rich.console import Console
+
+    from quietnn.channels.randomness import check_seed
+    from quietnn.checkpoints.temperatures import TunedTemperatures, check_writable, write_temperatures
+    from quietnn.errors import unknown_choice
+    from quietnn.repairs.affine import Temperatures
+    from quietnn.repairs.temperatures.tune import Search
+    from quietnn.repairs.temperatures.tune import tune as search
+    from quietnn.tasks.registry import load_task
+    from quietnn.weights import GROUPINGS
+
+    if groups not in GROUPINGS:
+        raise unknown_choice("groups", groups, GROUPINGS)
+    check_seed(seed)
+    check_writable(out, source=weights, overwrite=overwrite)
+    loaded = load_task(task, data_dir=data_dir, weights=weights)
+    model, examples = loaded.load_model(), loaded.tuning_examples(num_examples, seed)
+    with Console(stderr=True).status("searching"):
+        made = search(
+            model,
+            loaded.evidence(examples),
+            noise_variance=noise_variance,
+            groups=groups,
+            with_beta=with_beta,
+            search=Search("coarse-to-fine"),
+        )
+    result, best = made.details["search"], made.details["temperatures"]
+    pairs = {"whole": best} if isinstance(best, Temperatures) else best
+    reached = result.best.score
+    assert reached is not None
+    found = {
+        "task": loaded.name,
+        "num_examples": num_examples,
+        "seed": seed,
+        "num_trials": len(result.trials),
+        **({"score": reached.number} if reached.accuracy is None else {"accuracy": reached.accuracy}),
+    }
+    write_temperatures(out, TunedTemperatures(groups, pairs, noise_variance, found))
+    typer.echo(
+        f"wrote {out}: {reached} {'on' if reached.accuracy is None else 'of'} {num_examples} tuning examples after "
+        f"{len(result.trials)} trials; next: quietnn denoise {weights} OUT --temperatures {out}"
+    )

@@ -15,11 +15,7 @@ from quietnn.tasks.models.resnet import BasicBlock
 
 
 def without_blocks(model: nn.Module, names: Collection[str]) -> nn.Module:
-    """A copy of the network in which the residual branches of these blocks give zero; their shortcuts stay.
-
-    Args:
-        model: stays as it is.
-        names: of residual blocks, such as `layer3.4`.
+    """A copy of the network in which the residual branches of these blocks, such as `layer3.4`, give zero.
 
     Raises:
         InvalidConfig: if a name is not that of a residual block.
@@ -49,14 +45,7 @@ def residual_blocks(model: nn.Module) -> tuple[str, ...]:
 
 
 def block_costs(task: Task, model: nn.Module, examples: Examples, added: Collection[str]) -> dict[str, float]:
-    """The accuracy lost without each block alone and, as `"added"`, without all added ones together.
-
-    Args:
-        task: evaluates the model.
-        model: with clean weights; left as it is.
-        examples: to evaluate on.
-        added: names of the blocks that a network was grown by.
-    """
+    """The accuracy lost without each block alone and, as `"added"`, without all that the network was grown by."""
     parts = {"added": tuple(added), **{name: (name,) for name in residual_blocks(model)}}
 
     def accuracy(network: nn.Module) -> float:

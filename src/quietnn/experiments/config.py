@@ -97,13 +97,8 @@ def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) 
     for key in values:
         if key not in fields:
             raise InvalidConfig(f"{source}: unknown key {key!r}; {suggest(key, fields)}")
-    required = [
-        name
-        for name, field in fields.items()
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
-    for name in required:
-        if name not in values:
+    for name, field in fields.items():
+        if name not in values and field.default is dataclasses.MISSING:
             raise InvalidConfig(f"{source}: the key {name!r} is missing; add it")
     return kind(**{key: _convert(value, hints[key], f"{source}: {key}") for key, value in values.items()})
 
@@ -116,15 +111,7 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 
 def check_work(config: Any, num_records: int) -> None:
-    """Refuse absurd work before any of it is done.
-
-    Args:
-        config: a dataclass whose counts are called `num_...`.
-        num_records: how many it asks for.
-
-    Raises:
-        InvalidConfig: if a count, or the number of records, is more than any run can have.
-    """
+    """Refuse absurd work before any of it is done: a count `num_...`, or records, that no run can have."""
     for name, value in dataclasses.asdict(config).items():
         if name.startswith("num_") and value is not None and value > MOST_RECORDS:
             raise InvalidConfig(f"{name} is {value:,}; it can be {MOST_RECORDS:,} at most")

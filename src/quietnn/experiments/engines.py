@@ -1,23 +1,80 @@
-"""Where units of work run: in this process, in worker processes, or on Ray. The records are the same."""
+"""The pieces that every experiment is cut into, and where they run: in this process, in worker processes, or on Ray.
+
+The records are the same everywhere, in whatever order and place the pieces run.
+"""
 
 import multiprocessing
+import pickle
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Protocol
 
 from quietnn.errors import InvalidConfig, MissingData, QuietnnError
-from quietnn.experiments.unit import Unit, Worker
 from quietnn.records import Record
 
 ENGINES = ("inline", "processes", "ray")
 MAX_ATTEMPTS = 3
 
+Key = tuple[float, int, str]
+"""What tells a record from all others of a run: level, draw, method."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One noisy network, or one run of a federation, and the methods to try on it.
+
+    Attributes:
+        level: the WNR, or what else the channel is set by.
+        draw: which repetition.
+        methods: names; a federation has one, or the text of a candidate for fixed temperatures.
+
+    >>> Unit(4.0, 0, ("ml", "mmse")).without({(4.0, 0, "ml")})
+    Unit(level=4.0, draw=0, methods=('mmse',))
+    """
+
+    level: float
+    draw: int
+    methods: tuple[str, ...]
+
+    def keys(self) -> list[Key]:
+        """The keys of the unit's records."""
+        return [(self.level, self.draw, method) for method in self.methods]
+
+    def without(self, done: set[Any]) -> "Unit":
+        """The part of the unit that is not done yet."""
+        return Unit(self.level, self.draw, tuple(key[2] for key in self.keys() if key not in done))
+
+    @property
+    def method(self) -> str:
+        """The one method of a federation's run."""
+        return self.methods[0]
+
+
+def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The key of a unit's record."""
+    return record.get("level", record.get("wnr_db")), record.get("draw"), record.get("method")
+
+
+class Worker(Protocol):
+    """Loads what it needs when it is made, then runs units."""
+
+    def run(self, unit: Unit) -> Iterator[Record]:
+        """The records of a unit."""
+
 
 MakeWorker = Callable[[], Worker]
+OnRound = Callable[[Unit, Record], None]
+"""Told about each round of a federation: which run, and the record of the round."""
+
+
+def ignore(*told: object) -> None:
+    """The callback of those who do not want to know."""
 
 
 def run_units(
@@ -31,15 +88,9 @@ def run_units(
 ) -> Iterator[Record]:
     """Run all units and yield their records as they come.
 
-    A unit whose worker was killed is run again, so a record may come twice; the caller keeps the first.
-
-    Args:
-        engine: one of `ENGINES`.
-        make_worker: called once in each worker; it must be picklable unless the engine is inline.
-        units: independent pieces of work.
-        num_workers: worker processes or Ray actors.
-        num_threads: torch threads in each; one gives the same records on every engine.
-        address: of an existing Ray cluster; left out, a local one is started.
+    A unit whose worker was killed is run again, so a record may come twice; the caller keeps the first. `make_worker`
+    is called once in each worker, and must be picklable unless the engine is inline. One thread in each gives the same
+    records on every engine. Without the address of a Ray cluster, a local one is started.
     """
     if num_workers < 1 or num_threads < 1:
         raise InvalidConfig(f"{num_workers} workers with {num_threads} threads cannot work; give at least one of each")
@@ -172,10 +223,44 @@ def _serve(pipe: Connection, make_worker: MakeWorker, num_threads: int) -> None:
 def _run_on_ray(
     make_worker: MakeWorker, units: Sequence[Unit], num_workers: int, num_threads: int, address: str | None
 ) -> Iterator[Record]:
+    """Units as Ray tasks, `num_workers` at a time, on this machine or on a cluster; a killed one is run again."""
     try:
         import ray
     except ImportError as error:
         raise MissingData("the ray engine needs Ray; install it with: pip install 'quietnn[ray]'") from error
-    from quietnn.experiments.ray_engine import run_on_ray
+    ours = not ray.is_initialized()
+    if ours:
+        options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "error"}
+        if address is None:
+            options |= {"num_cpus": num_workers * num_threads, "include_dashboard": False}
+        ray.init(**options)
+    try:
+        remote = ray.remote(num_cpus=num_threads, max_retries=3)(_run_unit)
+        recipe = ray.put(pickle.dumps(make_worker))
+        waiting = list(reversed(units))
+        running: list[Any] = []
+        while waiting or running:
+            while waiting and len(running) < num_workers:
+                running.append(remote.remote(recipe, num_threads, waiting.pop()))
+            finished, running = ray.wait(running, num_returns=1)
+            try:
+                yield from ray.get(finished[0])
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, QuietnnError) else error) from None
+    finally:
+        if ours:
+            ray.shutdown()
 
-    return run_on_ray(ray, make_worker, units, num_workers=num_workers, num_threads=num_threads, address=address)
+
+def _run_unit(recipe: bytes, num_threads: int, unit: Unit) -> list[Record]:
+    return list(_worker(recipe, num_threads).run(unit))
+
+
+@lru_cache(maxsize=1)
+def _worker(recipe: bytes, num_threads: int) -> Worker:
+    """One worker for each Ray process, so that model and data are loaded once in it."""
+    import torch
+
+    torch.set_num_threads(num_threads)
+    worker: Worker = pickle.loads(recipe)()
+    return worker

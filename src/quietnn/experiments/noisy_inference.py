@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +17,15 @@ import quietnn
 from quietnn import records
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.base import Channel, Rated
-from quietnn.channels.named import channel_named, effective_wnr_db, level_of
+from quietnn.channels.moments import effective_wnr_db
+from quietnn.channels.table import channel_named, level_of
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
+from quietnn.experiments.engines import OnRound, Unit, ignore
 from quietnn.experiments.methods import Draw, check_method, run_method
-from quietnn.experiments.unit import Unit
+from quietnn.methods import CLEAN
+from quietnn.moments import WeightStatistics
 from quietnn.observation import misjudged
 from quietnn.records import Record
 from quietnn.repairs.affine import Temperatures
@@ -32,20 +36,12 @@ from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples, Task
-from quietnn.tasks.own import is_own, own_function
-from quietnn.tasks.registry import load_task
+from quietnn.tasks.registry import is_own, load_task, own_function
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio, ratio_to_db
-from quietnn.weights import WeightStatistics
-
-CLEAN = "clean"
-"""The name under which the network without noise is recorded, at +inf dB."""
 
 TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
 """What an outcome may say of itself; it is recorded where it does."""
-
-EXTENDABLE = ("name", "wnr_db", "levels", "methods", "num_draws")
-"""What may change between two sittings of one run; everything else decides the value of a record."""
 
 WHITE = "awgn"
 """The channel of the paper, whose records need no word about it."""
@@ -79,9 +75,11 @@ class NoisyInference:
         noise_misjudged_db: the receiver believes in a noise power this much above the true one.
         reuse_wnr_db: where `mmse_pb_reused` tunes its temperatures.
         weights: a weights file, where the task's usual one is not meant.
-        channel: a name of `quietnn.channels.named`, with settings: `"pcm:compensate=false"`.
+        channel: a name of `quietnn.channels.table`, with settings: `"pcm:compensate=false"`.
         levels: for a channel that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
     """
+
+    EXTENDABLE: ClassVar[tuple[str, ...]] = ("name", "wnr_db", "levels", "methods", "num_draws")
 
     name: str
     task: str
@@ -106,7 +104,6 @@ class NoisyInference:
     first_test_position: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a configuration that could not run to its end."""
         if is_own(self.task):
             own_function(self.task)  # its module may register repairs and channels of its own
         for method in self.methods:
@@ -115,13 +112,9 @@ class NoisyInference:
             raise unknown_choice("search", self.search, SEARCHES)
         if self.statistics not in ("received", "clean"):
             raise unknown_choice("statistics", self.statistics, ("received", "clean"))
-        for kind, value in (
-            (Criterion, self.criterion),
-            (Criterion, self.layerwise_criterion),
-            (Power, self.power),
-            (Form, self.form),
-        ):
+        for kind, value in ((Criterion, self.criterion), (Criterion, self.layerwise_criterion), (Form, self.form)):
             kind(value)
+        Power(self.power)
         for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
@@ -149,7 +142,7 @@ class NoisyInference:
     @property
     def digest(self) -> str:
         """Names what decides a record's value; adding WNRs, draws or methods to a run does not change it."""
-        decisive = {key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE}
+        decisive = {key: value for key, value in to_mapping(self).items() if key not in self.EXTENDABLE}
         if self.channel == WHITE:
             del decisive["channel"]  # as in runs from before there were others
         if self.first_test_position == 0:
@@ -162,8 +155,12 @@ class NoisyInference:
         noisy = [Unit(level, draw, self.methods) for draw in range(self.num_draws) for level in levels]
         return [Unit(math.inf, 0, (CLEAN,)), *noisy]
 
-    def worker(self, data_dir: Path | None = None) -> "Worker":
-        """Something that runs units, with model and data loaded once."""
+    def stages(self) -> list[list[Unit]]:
+        """All units are independent."""
+        return [self.units()]
+
+    def worker(self, data_dir: Path | None = None, folder: Path | None = None, on_round: OnRound = ignore) -> "Worker":
+        """Something that runs units, with model and data loaded once; it keeps nothing in a folder."""
         return Worker(self, data_dir)
 
     def run(self, data_dir: Path | None = None) -> Iterator[Record]:
@@ -173,34 +170,25 @@ class NoisyInference:
             yield from worker.run(unit)
 
 
-def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key of a unit's record."""
-    return record.get("level", record.get("wnr_db")), record.get("draw"), record.get("method")
-
-
 class Worker:
     """Runs units of one experiment; loads the task once."""
 
     def __init__(self, config: NoisyInference, data_dir: Path | None = None) -> None:
         self._config = config
-        weights = Path(config.weights) if config.weights else None
-        self._task = load_task(config.task, data_dir=data_dir, weights=weights)
+        self._task = load_task(config.task, data_dir=data_dir, weights=config.weights)
         self._model = self._task.load_model()
         self._test = _test_examples(self._task, config.num_test_examples, config.first_test_position)
         self._oracle = self._task.evidence(self._test)
-        self._references: dict[tuple[float, int], Draw] = {}
+        self._reference = cache(self._draw)  # it is reused at every level, so that it searches once
         self._scored: tuple[dict[str, Tensor], Score] | None = None
 
     def run(self, unit: Unit) -> Iterator[Record]:
         """The records of a unit, each as soon as it is there."""
-        if unit.methods == (CLEAN,):
-            started = time.perf_counter()
-            yield self._record(unit, CLEAN, Repaired(self._model, CLEAN), None, started)
-            return
-        draw = self._draw(unit.level, unit.draw)
+        draw = None if unit.methods == (CLEAN,) else self._draw(unit.level, unit.draw)
         for method in unit.methods:
             started = time.perf_counter()
-            yield self._record(unit, method, _attempt(method, draw), draw, started)
+            made = Repaired(self._model, CLEAN) if draw is None else _attempt(method, draw)
+            yield self._record(unit, method, made, draw, started)
 
     def _channel(self, level: float) -> Channel:
         config = self._config
@@ -228,12 +216,6 @@ class Worker:
             seed=config.seed + draw,
         )
 
-    def _reference(self, level: float, draw: int) -> Draw:
-        """The draw at another level whose search is reused, so that it searches once."""
-        if (level, draw) not in self._references:
-            self._references[level, draw] = self._draw(level, draw)
-        return self._references[level, draw]
-
     def _where(self, level: float, draw: Draw | None) -> Record:
         """The WNR; for another channel its setting too, the WNR that its noise amounts to, and its channel uses."""
         config = self._config
@@ -246,9 +228,7 @@ class Worker:
         if level_of(config.channel) != "wnr_db":
             noise = draw.observation.mean_noise_variance / db_to_ratio(config.noise_misjudged_db)
             where["wnr_db"] = effective_wnr_db(weights, noise)
-        if isinstance(channel, Rated):
-            where["rate"] = channel.rate(weights)
-        return where
+        return where | ({"rate": channel.rate(weights)} if isinstance(channel, Rated) else {})
 
     def _score(self, model: nn.Module) -> Score:
         """The score on the test examples; a network that equals the last one bit for bit is not run again."""
@@ -277,7 +257,7 @@ class Worker:
             "assumed_noise_variance": assumed,
             "num_tuning_examples": config.num_tuning_examples,
             "num_passes": math.ceil(made.passes),
-            **_describe(made, draw),
+            **_searched(made, draw),
             **_told(made),
             "seconds": round(time.perf_counter() - started, 3),
             "config": config.digest,
@@ -314,27 +294,22 @@ def _told(made: Repaired) -> Record:
     return {key: details[key] for key in TOLD if details.get(key) is not None}
 
 
-def _describe(made: Repaired, draw: Draw | None) -> Record:
+def _searched(made: Repaired, draw: Draw | None) -> Record:
     """What a search chose and what it saw on the way, as flat values."""
     search: TuningResult[Any] | None = made.details.get("search")
-    score = search.best.score if search else None
-    description: Record = {"tuning_accuracy": score.accuracy if score else None}
     if search is None or draw is None:
-        return description
-    chosen = search.temperatures
+        return {"tuning_accuracy": None}
+    score, chosen = search.best.score, search.temperatures
+    description: Record = {"tuning_accuracy": score.accuracy if score else None}
     if isinstance(chosen, Mapping):
         layers = grouped(draw.observation.at_unit_gain(), "layerwise", form=draw.search.form)
-        return {
-            **description,
-            "group_temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()},
-            "group_wnr_db": {
-                group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen
-            },
-        }
+        wnr_db = {group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
+        pairs = {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()}
+        return {**description, "group_temperatures": pairs, "group_wnr_db": wnr_db}
     trials = [
-        [point.lambda_prime, point.beta, score and score.accuracy, score and score.loss]
-        for point, score in ((trial.temperatures, trial.score) for trial in search.trials)
-        if isinstance(point, Temperatures)
+        [at.lambda_prime, at.beta, seen and seen.accuracy, seen and seen.loss]
+        for at, seen in ((trial.temperatures, trial.score) for trial in search.trials)
+        if isinstance(at, Temperatures)
     ]
     return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
 

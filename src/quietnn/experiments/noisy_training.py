@@ -3,18 +3,18 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
 
 from quietnn import records
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.experiments.config import check_work, to_mapping
-from quietnn.experiments.unit import Unit
-from quietnn.federated.schemes import CLEAN, FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
+from quietnn.experiments.config import check_work
+from quietnn.experiments.engines import OnRound, Unit, Worker
+from quietnn.federated.schemes import FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
 from quietnn.federated.settings import FederationSettings
+from quietnn.methods import CLEAN
 from quietnn.units import db_to_ratio
-
-EXTENDABLE = ("name", "wnr_db", "methods", "num_draws", "deploy_wnr_db")
-"""What may change between two sittings of one run; everything else decides the value of a record."""
 
 SELECTION_DRAW = -1
 """The draw number of the runs on which fixed temperatures are chosen."""
@@ -42,6 +42,8 @@ class NoisyTraining(FederationSettings):
         deploy_wnr_db: WNRs of the link over which the finished network is then sent.
     """
 
+    EXTENDABLE: ClassVar[tuple[str, ...]] = ("name", "wnr_db", "methods", "num_draws", "deploy_wnr_db")
+
     name: str
     task: str
     wnr_db: tuple[float, ...]
@@ -57,7 +59,6 @@ class NoisyTraining(FederationSettings):
     deploy_wnr_db: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a configuration that could not run to its end."""
         super().__post_init__()
         for method in self.methods:
             if method not in METHODS:
@@ -73,18 +74,13 @@ class NoisyTraining(FederationSettings):
             raise InvalidConfig(f"{FIXED} needs candidates to choose from; set fixed = ['1 0', '0.5 0'] (theta, beta)")
         for wnr_db in (*self.wnr_db, *self.deploy_wnr_db):
             db_to_ratio(wnr_db)
-        for text in self.fixed:
-            for wnr_db in self.wnr_db:
-                fixed_temperatures(*candidate(text), wnr_db)
+        for text, wnr_db in product(self.fixed, self.wnr_db):
+            fixed_temperatures(*candidate(text), wnr_db)
         check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws)
-
-    def identity(self) -> dict[str, Any]:
-        """What decides a record's value; adding WNRs, draws or schemes to a run does not change it."""
-        return self.without_defaults({key: value for key, value in to_mapping(self).items() if key not in EXTENDABLE})
 
     @property
     def digest(self) -> str:
-        """Names the identity in a record."""
+        """Names the identity in a record; adding WNRs, draws or schemes to a run does not change it."""
         return records.digest(self.identity())
 
     def stages(self) -> list[list[Unit]]:
@@ -107,6 +103,12 @@ class NoisyTraining(FederationSettings):
     def units(self) -> list[Unit]:
         """All runs."""
         return [unit for stage in self.stages() for unit in stage]
+
+    def worker(self, data_dir: Path | None, folder: Path, on_round: OnRound) -> Worker:
+        """Something that runs federations, each from its last checkpoint; the data are loaded once."""
+        from quietnn.experiments import federated_run  # which imports this module
+
+        return federated_run.Worker(self, data_dir, folder, on_round)
 
     def seed_of(self, draw: int) -> int:
         """The seed of a draw."""

@@ -1,17 +1,15 @@
 """Run an experiment into a folder: only what is missing, each record on disk before the next."""
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
-from quietnn.experiments.engines import MakeWorker, run_units
-from quietnn.experiments.noisy_inference import EXTENDABLE, NoisyInference, key_of
-from quietnn.experiments.unit import Unit
+from quietnn.experiments.engines import OnRound, Unit, Worker, ignore, key_of, run_units
 from quietnn.files import write_whole
 from quietnn.records import Record
 
@@ -19,31 +17,31 @@ RECORDS = "records.jsonl"
 CONFIG = "config.json"
 
 OnRecord = Callable[[Record, int, int], None]
-"""Told about each new record, how many there are, and how many there will be."""
+"""Told about each new record, how many there are, and how many there will be in its stage."""
 
 OnDamage = Callable[[records.Damage], None]
 """Told about each line of an older sitting that is damaged; its record is made again."""
 
 
 class Experiment(Protocol):
-    """A frozen configuration that tells its records from those of another."""
+    """A frozen configuration: what is to be done, and what tells its records from those of another."""
+
+    EXTENDABLE: ClassVar[tuple[str, ...]]
+    """The fields that may change between two sittings of one run; all others decide the value of a record."""
 
     @property
     def digest(self) -> str:
         """Names what decides the value of a record."""
-        ...
 
+    def stages(self) -> list[list[Unit]]:
+        """The work. The units of a stage are independent; a stage may need the records of those before it."""
 
-def ignore_record(record: Record, done: int, total: int) -> None:
-    """The callback of those who do not want to know."""
-
-
-def ignore_damage(damage: records.Damage) -> None:
-    """The callback of those who look into `records.damaged.jsonl` themselves."""
+    def worker(self, data_dir: Path | None, folder: Path, on_round: OnRound) -> Worker:
+        """Something that runs units; folder and rounds are for experiments that go on inside a unit."""
 
 
 def sweep(
-    config: NoisyInference,
+    config: Experiment,
     folder: Path,
     *,
     engine: str = "processes",
@@ -51,8 +49,9 @@ def sweep(
     num_threads: int = 1,
     address: str | None = None,
     data_dir: Path | None = None,
-    on_record: OnRecord = ignore_record,
-    on_damage: OnDamage = ignore_damage,
+    on_record: OnRecord = ignore,
+    on_round: OnRound = ignore,
+    on_damage: OnDamage = ignore,
 ) -> list[Record]:
     """Make every record of an experiment that the folder lacks, and return all of them.
 
@@ -62,77 +61,49 @@ def sweep(
 
     Args:
         config: the experiment.
-        folder: where `records.jsonl` and `config.json` are kept.
+        folder: where `records.jsonl`, `config.json` and the checkpoints of federations are kept.
         engine: where units run, see `run_units`.
         num_workers: worker processes or Ray actors.
         num_threads: torch threads in each.
         address: of an existing Ray cluster.
         data_dir: where data sets and weights are.
-        on_record: told about each new record, how many there are, and how many there will be.
+        on_record: told about each new record, how many there are, and how many there will be in its stage.
+        on_round: told about each round of a federation; inline only, since workers keep their rounds to themselves.
         on_damage: told about each damaged line.
     """
-    return run_missing(
-        config,
-        folder,
-        config.units(),
-        partial(config.worker, data_dir),
-        extendable=EXTENDABLE,
-        engine=engine,
-        num_workers=num_workers,
-        num_threads=num_threads,
-        address=address,
-        on_record=on_record,
-        on_damage=on_damage,
-    )
+    make_worker = partial(config.worker, data_dir, folder, on_round if engine == "inline" else ignore)
+    run = partial(run_units, engine, make_worker, num_workers=num_workers, num_threads=num_threads, address=address)
+    have: list[Record] = []
+    for stage in config.stages():
+        have = _run_missing(config, folder, stage, run, on_record, on_damage)
+    return have
 
 
-def run_missing(
+def _run_missing(
     config: Experiment,
     folder: Path,
     units: Sequence[Unit],
-    make_worker: MakeWorker,
-    *,
-    extendable: Collection[str],
-    engine: str = "processes",
-    num_workers: int = 2,
-    num_threads: int = 1,
-    address: str | None = None,
-    on_record: OnRecord = ignore_record,
-    on_damage: OnDamage = ignore_damage,
+    run: Callable[[Sequence[Unit]], Iterator[Record]],
+    on_record: OnRecord,
+    on_damage: OnDamage,
 ) -> list[Record]:
-    """Make the records of these units that the folder lacks, and return all that are in it; what `sweep` is made of.
-
-    Args:
-        config: the experiment, a frozen dataclass.
-        folder: where `records.jsonl` and `config.json` are kept.
-        units: the work.
-        make_worker: called once in each worker.
-        extendable: fields of the configuration that may change between two sittings.
-        engine: where units run, see `run_units`.
-        num_workers: worker processes or Ray actors.
-        num_threads: torch threads in each.
-        address: of an existing Ray cluster.
-        on_record: told about each new record.
-        on_damage: told about each damaged line.
-    """
+    """Make the records of these units that the folder lacks, and return all that are in it."""
     path = folder / RECORDS
     wanted = {key for unit in units for key in unit.keys()}  # noqa: SIM118
-    have, damaged = _of_this_experiment(config, folder, extendable)
+    have, damaged = _of_this_experiment(config, folder)
     is_told = not have or _stored_config(folder)
     if is_told and not damaged and wanted <= {key_of(record) for record in have}:
         return have
     with records.sole_writer(folder):
         for damage in records.set_damage_aside(path):
             on_damage(damage)
-        have, _ = _of_this_experiment(config, folder, extendable)
+        have, _ = _of_this_experiment(config, folder)
         done = {key_of(record) for record in have}
         missing = [rest for unit in units if (rest := unit.without(done)).methods]
         num_before = len(have)
         if not is_told:
             _write_config(config, folder)
-        for record in run_units(
-            engine, make_worker, missing, num_workers=num_workers, num_threads=num_threads, address=address
-        ):
+        for record in run(missing):
             if key_of(record) not in done:
                 if len(have) == num_before:
                     _write_config(config, folder)
@@ -143,9 +114,7 @@ def run_missing(
     return have
 
 
-def _of_this_experiment(
-    config: Experiment, folder: Path, extendable: Collection[str]
-) -> tuple[list[Record], list[records.Damage]]:
+def _of_this_experiment(config: Experiment, folder: Path) -> tuple[list[Record], list[records.Damage]]:
     """The sound records of a folder, which must be those of this configuration or of one that it extends."""
     have, damaged = records.read_sound(folder / RECORDS)
     other = next((record for record in have if record.get("config") != config.digest), None)
@@ -153,7 +122,7 @@ def _of_this_experiment(
         return have, damaged
     theirs = _stored_config(folder)
     ours = to_mapping(config)
-    differ = [key for key in ours if key not in extendable and key in theirs and theirs[key] != ours[key]]
+    differ = [key for key in ours if key not in config.EXTENDABLE and key in theirs and theirs[key] != ours[key]]
     raise InvalidConfig(
         f"{folder} holds records of another configuration"
         + (f" ({', '.join(f'{key} was {theirs[key]!r}, is {ours[key]!r}' for key in differ[:3])})" if differ else "")

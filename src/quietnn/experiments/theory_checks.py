@@ -1,20 +1,23 @@
 """Every closed form of the theory beside a simulation, and the data of the paper's figures 2, 3, 5 and 6."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quietnn.experiments.theory_curves import figure_records
 from quietnn.records import Record
-from quietnn.theory.checks import require_count
-from quietnn.theory.mean_output import mean_output_exact, mean_output_taylor
+from quietnn.theory.errata import PAPER_QUADRATIC, PAPER_SHALLOW
+from quietnn.theory.family import affine_coefficients, pole, region, require_count
 from quietnn.theory.montecarlo import Estimate, simulate_mean_output, simulate_quadratic, simulate_shallow
 from quietnn.theory.quadratic import QuadraticNetwork
 from quietnn.theory.shallow import ShallowNetwork
+from quietnn.theory.shallow_exact import mean_output_exact, mean_output_taylor
 
-PAPER_QUADRATIC = QuadraticNetwork(weight_variance=2.25, noise_variance=1.0, dimension=5, offset=0.1)
-PAPER_SHALLOW = ShallowNetwork(weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4)
+Array = NDArray[np.float64]
+
+NUM_SURFACE_SAMPLES = 20_000  # per point of the simulated surface, if num_samples allows
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,28 @@ class TheoryChecks:
         """Yield one record per check, then those the figures are drawn from."""
         yield from self.checks()
         first_seed = self.seed * 10_000 + 5_000  # the checks use those below
-        yield from figure_records(PAPER_QUADRATIC, PAPER_SHALLOW, seed=first_seed, num_samples=self.num_samples)
+        yield from figure_records(seed=first_seed, num_samples=self.num_samples)
 
     def checks(self) -> Iterator[Record]:
         """Yield one record per check, each with a seed of its own."""
         seeds = iter(range(self.seed * 10_000, (self.seed + 1) * 10_000))
         for setting, network, theta, rho in self._quadratic_settings():
-            quadratic = simulate_quadratic(network, theta, rho, seed=next(seeds), num_samples=self.num_samples)
-            yield self._quadratic_check(setting, network, theta, rho, quadratic)
+            parameters = {**asdict(network), "theta": theta, "rho": rho}
+            del parameters["constants"]
+            estimate = simulate_quadratic(network, theta, rho, seed=next(seeds), num_samples=self.num_samples)
+            printed = float(replace(network, constants="printed").error(theta, rho))
+            closed_form = float(network.error(theta, rho))
+            yield self._check("quadratic", setting, parameters, closed_form, printed, estimate)
         for setting, shallow, theta, rho in self._shallow_settings():
+            parameters = {**asdict(shallow), "theta": theta, "rho": rho}
             estimate = simulate_shallow(shallow, theta, rho, seed=next(seeds), num_samples=self.num_samples)
-            yield self._shallow_check(setting, shallow, theta, rho, estimate)
-        for input_value in (0.1, 0.4, 1.0):
-            yield self._mean_output_check(input_value, seed=next(seeds))
+            exact, printed, leading = (
+                float(shallow.error(theta, rho, form)) for form in ("exact", "printed", "leading")
+            )
+            record = self._check("shallow", setting, parameters, exact, printed, estimate)
+            yield {**record, "leading_order": leading}
+        for x in (0.1, 0.4, 1.0):
+            yield self._mean_output_check(x, seed=next(seeds))
 
     def _quadratic_settings(self) -> Iterator[tuple[str, QuadraticNetwork, float, float]]:
         paper = PAPER_QUADRATIC
@@ -84,82 +96,119 @@ class TheoryChecks:
             network = ShallowNetwork(sw, sz, int(rng.integers(1, 13)), c)
             yield f"random {number}", network, rng.uniform(0.2, 1.2), rng.uniform(-0.6, 0.6)
 
-    def _quadratic_check(
-        self, setting: str, network: QuadraticNetwork, theta: float, rho: float, estimate: Estimate
-    ) -> Record:
-        parameters = (network.weight_variance, network.noise_variance, network.dimension, network.offset)
-        printed = float(QuadraticNetwork(*parameters, constants="printed").error(theta, rho))
-        numbers = {"dimension": network.dimension, "offset": network.offset}
-        closed_form = float(network.error(theta, rho))
-        return self._check("quadratic", setting, network, numbers, theta, rho, closed_form, printed, estimate)
-
-    def _shallow_check(
-        self, setting: str, network: ShallowNetwork, theta: float, rho: float, estimate: Estimate
-    ) -> Record:
-        printed = float(network.error(theta, rho, "printed"))
-        numbers = {"num_hidden": network.num_hidden, "input_limit": network.input_limit}
-        exact = float(network.error(theta, rho))
-        record = self._check("shallow", setting, network, numbers, theta, rho, exact, printed, estimate)
-        return {**record, "leading_order": float(network.error(theta, rho, "leading"))}
-
-    def _check(
-        self,
-        name: str,
-        setting: str,
-        network: QuadraticNetwork | ShallowNetwork,
-        numbers: dict[str, float],
-        theta: float,
-        rho: float,
-        closed_form: float,
-        printed: float,
-        estimate: Estimate,
-    ) -> Record:
-        return {
-            "experiment": "theory",
-            "kind": "check",
-            "network": name,
-            "setting": setting,
-            "weight_variance": network.weight_variance,
-            "noise_variance": network.noise_variance,
-            **numbers,
-            "theta": theta,
-            "rho": rho,
-            "closed_form": closed_form,
-            "printed": printed,
-            **self._simulated(estimate, closed_form),
-            "z_printed": estimate.z_score(printed),
-        }
-
     def _mean_output_check(self, x: float, *, seed: int) -> Record:
         """Lemma 1 for fixed weights: its Taylor form, the exact mean, and a simulation."""
         u, v = (0.9, -0.4, 1.6), (1.2, 0.7, -0.5)
-        theta, rho, noise_variance = 0.8, 0.1, 0.5
-        arguments = {"theta": theta, "rho": rho, "noise_variance": noise_variance}
-        exact = mean_output_exact(u, v, x, theta=theta, rho=rho, noise_variance=noise_variance)
-        estimate = simulate_mean_output(
-            u, v, x, theta=theta, rho=rho, noise_variance=noise_variance, seed=seed, num_samples=self.num_samples
-        )
-        taylor = mean_output_taylor(u, v, x, theta=theta, rho=rho, noise_variance=noise_variance)
+        given = {"theta": 0.8, "rho": 0.1, "noise_variance": 0.5}
+        estimate = simulate_mean_output(u, v, x, **given, seed=seed, num_samples=self.num_samples)
+        exact, taylor = mean_output_exact(u, v, x, **given), mean_output_taylor(u, v, x, **given)
+        parameters = {"u": list(u), "v": list(v), "x": x, **given}
+        return self._check("lemma 1", f"mean output at x = {x:g}", parameters, exact, taylor, estimate)
+
+    def _check(
+        self, network: str, setting: str, parameters: Record, closed_form: float, printed: float, estimate: Estimate
+    ) -> Record:
         return {
             "experiment": "theory",
             "kind": "check",
-            "network": "lemma 1",
-            "setting": f"mean output at x = {x:g}",
-            "u": list(u),
-            "v": list(v),
-            "x": x,
-            **arguments,
-            "closed_form": exact,
-            "printed": taylor,
-            **self._simulated(estimate, exact),
-            "z_printed": estimate.z_score(taylor),
-        }
-
-    def _simulated(self, estimate: Estimate, closed_form: float) -> Record:
-        return {
+            "network": network,
+            "setting": setting,
+            **parameters,
+            "closed_form": closed_form,
+            "printed": printed,
             "monte_carlo": estimate.mean,
             "standard_error": estimate.standard_error,
             "z": estimate.z_score(closed_form),
             "num_samples": estimate.num_samples,
             "seed": self.seed,
+            "z_printed": estimate.z_score(printed),
         }
+
+
+def figure_records(*, seed: int, num_samples: int) -> Iterator[Record]:
+    """The four figures as records that a report can draw without computing anything."""
+    yield from _relation(PAPER_SHALLOW)
+    yield from _quadratic_surface(PAPER_QUADRATIC)
+    yield from _shallow_surfaces(PAPER_SHALLOW, seed=seed, num_samples=min(num_samples, NUM_SURFACE_SAMPLES))
+    yield _against_input_limit(PAPER_SHALLOW, seed=seed + 1, num_samples=num_samples)
+
+
+def _relation(network: ShallowNetwork) -> Iterator[Record]:
+    """Figure 2: theta along lambda', and the named estimators."""
+    variances: dict[str, Any] = {"weight_variance": network.weight_variance, "noise_variance": network.noise_variance}
+    limit = pole(**variances)
+
+    def theta_at(lambda_prime: float) -> float:
+        return affine_coefficients(lambda_prime, 0.0, **variances)[0]
+
+    axis = np.linspace(0.0, 0.95 * limit, 200).tolist()
+    yield _record("relation", 2, **variances, pole=limit, lambda_prime=axis, theta=[theta_at(at) for at in axis])
+    for name, at in (("MMSE", 0.0), ("MMSE_p", 0.5), ("ML", 1.0), ("MMSE_p", 1.0 + 0.4 * (limit - 1.0))):
+        place = region(at, **variances).value
+        yield _record("estimator", 2, **variances, name=name, lambda_prime=at, theta=theta_at(at), region=place)
+
+
+def _quadratic_surface(network: QuadraticNetwork) -> Iterator[Record]:
+    """Figure 3: the surface, its critical points and the ML point."""
+    theta, rho = np.linspace(-1.2, 1.2, 97), np.linspace(-2.0, 2.0, 81)
+    yield _surface(3, "quadratic", "corrected", theta, rho, network.error(theta[:, None], rho[None, :]))
+    for point in network.critical_points():
+        yield _record(
+            "point", 3, name=point.name, theta=point.theta, rho=point.rho, error=point.error, point_kind=point.kind
+        )
+    yield _record("point", 3, name="ML", theta=1.0, rho=0.0, error=network.ml_error, point_kind="estimator")
+
+
+def _shallow_surfaces(network: ShallowNetwork, *, seed: int, num_samples: int) -> Iterator[Record]:
+    """Figure 5: eq. 31, the same without its stray terms, the exact surface, and a simulated one."""
+    theta, rho = np.linspace(0.0, 1.2, 61), np.linspace(-0.6, 0.6, 61)
+    for form in ("printed", "printed_without_stray", "exact"):
+        error = network.error(theta[:, None], rho[None, :], form)
+        yield _surface(5, "shallow", form, theta, rho, error)
+    theta, rho = theta[::3], rho[::3]
+    simulated = simulate_shallow(network, theta[:, None], rho[None, :], seed=seed, num_samples=num_samples)
+    record = _surface(5, "shallow", "simulated", theta, rho, simulated.mean)
+    yield {**record, "num_samples": num_samples, "seed": seed}
+    for name, at in (
+        ("ML", 1.0),
+        ("printed optimum", network.optimal_theta("printed")),
+        ("exact optimum", network.optimal_theta()),
+    ):
+        error = float(network.error(at, 0.0))
+        yield _record("point", 5, name=name, theta=at, rho=0.0, error=error, point_kind="estimator")
+
+
+def _against_input_limit(network: ShallowNetwork, *, seed: int, num_samples: int) -> Record:
+    """Figure 6: the error of ML and of the paper's denoiser against c."""
+    multipliers = {"ml": 1.0, "pb": network.optimal_theta("printed")}
+    axis = np.linspace(0.0, 0.5, 21)[1:]
+    series: dict[str, Any] = {"input_limit": [0.0, *axis.tolist()]}
+    networks = [replace(network, input_limit=c) for c in axis.tolist()]
+    for name, theta in multipliers.items():
+        for form in ("printed", "leading", "exact"):
+            errors = [float(at.error(theta, 0.0, form)) for at in networks]
+            series[f"{name}_{form}"] = [0.0, *errors]
+    points = axis[1::2].tolist()
+    thetas = np.array(list(multipliers.values()))
+    estimates = [
+        simulate_shallow(replace(network, input_limit=c), thetas, 0.0, seed=seed + k, num_samples=num_samples)
+        for k, c in enumerate(points)
+    ]
+    series["simulated_input_limit"] = points
+    for k, name in enumerate(multipliers):
+        series[f"{name}_simulated"] = [float(estimate.mean[k]) for estimate in estimates]
+        series[f"{name}_standard_error"] = [float(estimate.standard_error[k]) for estimate in estimates]
+    parameters = asdict(network)
+    del parameters["input_limit"]  # it is the axis
+    return _record("against_c", 6, **parameters, num_samples=num_samples, seed=seed, **series)
+
+
+def _surface(figure: int, network: str, form: str, theta: Array, rho: Array, error: Array) -> Record:
+    """A surface as nested lists, a row per theta; six digits are more than a figure shows."""
+    rows = [[float(f"{value:.6g}") for value in row] for row in error]
+    axes = {"theta": [round(float(at), 9) for at in theta], "rho": [round(float(at), 9) for at in rho]}
+    return _record("surface", figure, network=network, form=form, **axes, error=rows)
+
+
+def _record(kind: str, figure: int, **values: Any) -> Record:
+    return {"experiment": "theory", "kind": kind, "figure": figure, **values}

@@ -7,7 +7,6 @@ the seed, so those that are run again come out the same.
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from quietnn import records
-from quietnn.checkpoints.atomic import replacing_file
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.rounds import ServerState
-from quietnn.files import sync
+from quietnn.files import sync, write_whole
 from quietnn.records import Record
 
 _STATE, _MEMORY = "state/", "memory/"
@@ -31,6 +29,52 @@ _NO_CHECKSUM = "checksum of everything else in this file".ljust(64, ".")
 
 _WITHOUT_CHECKSUM = {"num_rounds_done", "settings", "rounds"}
 """The entries of files of older versions, which have no checksum."""
+
+
+class Journal:
+    """What a server keeps of its finished rounds, so that it can be killed at any moment and go on.
+
+    Attributes:
+        rounds: the record of every finished round.
+        fell_back: what was found damaged, until a record says it; None if nothing was.
+    """
+
+    def __init__(self, path: Path | None, settings: Mapping[str, Any], *, lines: Path | None = None) -> None:
+        """Keep the state after the last round at `path`, and the records as JSON lines too; without one, in memory."""
+        self._path, self._settings, self._lines = path, settings, lines
+        self.rounds: list[Record] = []
+        self.fell_back: str | None = None
+
+    def load(self) -> ServerState | None:
+        """The server after its last finished round that is sound; None if there is none.
+
+        Raises:
+            InvalidConfig: if the file is of a run with other settings.
+        """
+        if self._path is None:
+            return None
+        stored = load_server(self._path, self._settings)
+        self.rounds, self.fell_back = stored.rounds, stored.fell_back
+        if stored.server is not None:
+            self._write(self.rounds)  # the checkpoint decides; the lines may be damaged too, or ahead of it
+        return stored.server
+
+    def finish(self, server: ServerState, record: Record) -> None:
+        """A round is over. The checkpoint holds its record too, so the two never disagree after a crash."""
+        if self.fell_back is not None:
+            record, self.fell_back = record | {"fell_back": self.fell_back}, None
+        self.rounds.append(record)
+        if self._path is not None:
+            save_server(self._path, server, self.rounds, self._settings)
+        self._write(self.rounds)
+
+    def stop(self, record: Record) -> None:
+        """A round that ends the run. It is not a finished one: a new start would try it again."""
+        self._write([*self.rounds, record])
+
+    def _write(self, rounds: Sequence[Record]) -> None:
+        if self._lines is not None:
+            write_whole(self._lines, "".join(records.encode(record) + "\n" for record in rounds).encode())
 
 
 class _Damaged(Exception):
@@ -68,12 +112,8 @@ def save_server(path: Path, server: ServerState, rounds: Sequence[Record], setti
     }
     content = save(tensors, metadata=metadata)
     content = content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode(), 1)
-    path.parent.mkdir(parents=True, exist_ok=True)
     older = _second_name(path) if path.is_file() else None
-    with replacing_file(path) as partial, partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    write_whole(path, content)
     if older is not None:
         older.replace(_beside(path, "previous"))
 

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.batches import outputs_of
+from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.federated.seeds import generator_for
 from quietnn.tasks.augmentation import random_crop_flip
 from quietnn.weights import Weights
 
@@ -23,17 +24,8 @@ class Diverged(QuietnnError):
 class LocalTraining:
     """How a device trains: plain SGD whose learning rate follows half a cosine over the rounds.
 
-    The defaults are the authors'. Momentum starts at zero in every round.
-
-    Attributes:
-        num_rounds: length of the whole run, which the learning rate needs to know.
-        num_epochs: passes over the device's examples in a round.
-        batch_size: examples in a step.
-        learning_rate: of the first round.
-        momentum: of SGD.
-        weight_decay: on every parameter.
-        crop_padding: largest shift of a random crop in pixels; 0 leaves images as they are.
-        flips: whether half of the images are mirrored.
+    The defaults are the authors'. Momentum starts at zero in every round. The fields are those of
+    `quietnn.federated.settings.FederationSettings`, which describes them; the learning rate needs `num_rounds`.
     """
 
     num_rounds: int = 100
@@ -46,7 +38,6 @@ class LocalTraining:
     flips: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot train anything."""
         for name in ("num_rounds", "num_epochs", "batch_size", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0")
@@ -83,8 +74,7 @@ class DeviceData:
         return len(self.labels)
 
 
-@dataclass(frozen=True)
-class LocalResult:
+class LocalResult(NamedTuple):
     """What a device reports: how every tensor of the state dict changed, and its mean loss on the way."""
 
     update: dict[str, Tensor]
@@ -104,16 +94,7 @@ def train_device(
     """Train from the broadcast `state` and return the update `w_m - w` of every tensor, buffers included.
 
     Everything random follows from `(seed, device, round_number)`: the result does not depend on where or in which
-    order the devices run.
-
-    Args:
-        model: a network to work in; its weights are overwritten.
-        state: the global state dict.
-        data: the device's examples.
-        recipe: how to train.
-        device: the device's number.
-        round_number: counted from 0.
-        seed: of the run.
+    order the devices run. The weights of `model` are overwritten; rounds are counted from 0.
 
     Raises:
         Diverged: if the loss is no longer a finite number.

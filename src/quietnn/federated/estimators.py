@@ -7,18 +7,20 @@ from typing import Protocol
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
 from quietnn.repairs.temperatures.searches import coarse_to_fine, search_layerwise
 from quietnn.repairs.temperatures.steps import Scale, start_from
 from quietnn.score import Score
-from quietnn.weights import Weights, WeightStatistics
+from quietnn.weights import Weights
 
 Memory = Mapping[str, Tensor]
 """What an estimator carries from round to round: plain tensors by name, saved with every checkpoint."""
 
-NO_MEMORY: Memory = {}
+Judge = Callable[[Weights], Score]
+"""Scores a state dict, or an estimate of the sum by the network it leads to."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,6 @@ class ReceivedSum:
         noise_variance: `sigma_z^2`.
         weights: the same tensors of the global network that the devices started from.
         num_devices: how many updates are in the sum.
-        round_number: counted from 0.
         score: an estimate of the sum to the score of the network it leads to, on the server's validation examples.
         oracle: the same on test examples, for estimators that are labelled oracle and for nothing else.
         told: statistics of the clean sum by grouping and group, where the devices tell them.
@@ -40,9 +41,8 @@ class ReceivedSum:
     noise_variance: float
     weights: Weights
     num_devices: int
-    round_number: int
-    score: Callable[[Weights], Score] | None = None
-    oracle: Callable[[Weights], Score] | None = None
+    score: Judge | None = None
+    oracle: Judge | None = None
     told: Mapping[str, Mapping[str, WeightStatistics]] | None = None
 
     def grouped(self, groups: str) -> GroupedWeights:
@@ -65,7 +65,6 @@ class Estimator(Protocol):
 
     def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
         """Estimate the sum of the updates."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,10 +85,14 @@ class Affine:
         denoisers, infeasible = {}, 0
         for group in by_group.groups:
             try:
-                denoisers[group] = _denoiser(by_group, group, self.temperatures)
+                denoisers[group] = denoiser_for(
+                    self.temperatures, by_group.statistics[group], by_group.noise_variance, form=by_group.form
+                )
             except InfeasibleTemperatures:
                 denoisers[group], infeasible = AffineDenoiser(1.0, 0.0), infeasible + 1
-        notes: Record = {"theta": _mean_theta(by_group, denoisers)} | ({"infeasible": infeasible} if infeasible else {})
+        notes: Record = {"theta": _mean_theta(by_group, denoisers)}
+        if infeasible:
+            notes["infeasible"] = infeasible
         return Estimate(by_group.estimate(denoisers), notes=notes)
 
 
@@ -130,17 +133,16 @@ class Tuned:
         return Estimate(layers.estimate(denoisers), notes=notes)
 
 
-def _scorer(
-    judge: Callable[[Weights], Score], by_group: GroupedWeights
-) -> Callable[[Temperatures | GroupTemperatures], Score]:
-    return lambda temperatures: judge(by_group.estimate(by_group.denoisers(temperatures)))
-
-
-def _denoiser(by_group: GroupedWeights, group: str, temperatures: Temperatures) -> AffineDenoiser:
-    return denoiser_for(temperatures, by_group.statistics[group], by_group.noise_variance, form=by_group.form)
+def mean_over_weights(values: Mapping[str, float], groups: Mapping[str, tuple[str, ...]], tensors: Weights) -> float:
+    """The mean multiplier over the weights, as one number for the records."""
+    sizes = {group: sum(tensors[name].numel() for name in groups[group]) for group in values}
+    return sum(values[group] * size for group, size in sizes.items()) / sum(sizes.values())
 
 
 def _mean_theta(by_group: GroupedWeights, denoisers: Mapping[str, AffineDenoiser]) -> float:
-    """The mean multiplier over the weights, as one number for the records."""
-    sizes = {group: sum(by_group.weights[name].numel() for name in by_group.groups[group]) for group in denoisers}
-    return sum(denoisers[group].theta * size for group, size in sizes.items()) / sum(sizes.values())
+    thetas = {group: denoiser.theta for group, denoiser in denoisers.items()}
+    return mean_over_weights(thetas, by_group.groups, by_group.weights)
+
+
+def _scorer(judge: Judge, by_group: GroupedWeights) -> Callable[[Temperatures | GroupTemperatures], Score]:
+    return lambda temperatures: judge(by_group.estimate(by_group.denoisers(temperatures)))

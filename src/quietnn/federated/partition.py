@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.seeds import generator_for
 
 Parts = tuple[Tensor, ...]
 """The positions of each device's examples, by device number."""
@@ -22,12 +22,6 @@ def sharded(labels: Tensor, num_devices: int, *, seed: int, shard_fraction: floa
 
     With 50,000 examples and 20 devices, each gets 2,000 random ones; the remaining 10,000 are sorted by label, cut into
     20 shards of 500, and each device gets one. No example is given twice; what does not divide evenly is left out.
-
-    Args:
-        labels: class numbers of all training examples.
-        num_devices: how many devices share them.
-        seed: fixes the partition.
-        shard_fraction: the share of the examples dealt out in shards.
 
     >>> parts = sharded(torch.arange(10).repeat(10), 5, seed=0)
     >>> [len(part) for part in parts], len(torch.cat(parts).unique())

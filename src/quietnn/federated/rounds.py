@@ -1,20 +1,33 @@
-"""A federation in one process, round by round: broadcast, train, send over the air, aggregate."""
+"""A federation round by round: broadcast, train, send over the air, aggregate.
 
-from collections.abc import Mapping
+`aggregate` is the server's half of a round as one pure function: updates in, new global weights out. Both ways to run a
+federation call it, the one in a process and the one over a network, so both give the same global weights for the same
+seed, round and participants:
+
+    r = sum_m update_m + z          over the air, noisy parameters only
+    s = estimate(r)                 any estimator of the sum
+    w <- w + s / M                  noisy parameters
+    v <- v + mean_m(update_m)       normalisation parameters and buffers, sent without noise
+
+Nothing here has a state. What an estimator remembers comes in and goes out as `ServerState.memory`, plain tensors by
+name; everything random follows from the seed, the round's number and the devices' numbers.
+"""
+
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig
-from quietnn.federated.aggregate import ScoreState, aggregate
-from quietnn.federated.air import Air
+from quietnn.federated.air import Air, superpose
 from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, copy_state, train_device
-from quietnn.federated.estimators import NO_MEMORY, Estimator, Memory
+from quietnn.federated.estimators import Estimator, Judge, Memory, ReceivedSum
 from quietnn.federated.screening import NORM_BOUND, screen
-from quietnn.federated.seeds import generator_for
+from quietnn.moments import WeightStatistics
 from quietnn.records import Record
-from quietnn.weights import Weights, noisy_names
+from quietnn.weights import GROUPINGS, Weights, noisy_names
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,7 @@ class Federation:
         num_active: `M`, how many devices take part in a round.
         seed: of participants, local order, fading and noise.
         score: judges a state dict on validation examples, for estimators that search.
-        oracle: the same on test examples.
+        oracle: the same on test examples, for estimators labelled oracle.
         told: whether the devices tell the server the statistics of the clean sum.
         norm_bound: the largest norm of an update, as a multiple of the median of the others (`screen`).
     """
@@ -40,13 +53,12 @@ class Federation:
     estimator: Estimator
     num_active: int = 4
     seed: int = 0
-    score: ScoreState | None = None
-    oracle: ScoreState | None = None
+    score: Judge | None = None
+    oracle: Judge | None = None
     told: bool = False
     norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
-        """Refuse more participants than there are devices."""
         if not 1 <= self.num_active <= len(self.devices):
             raise InvalidConfig(f"{self.num_active} of {len(self.devices)} devices cannot be active; choose 1 to all")
 
@@ -63,7 +75,7 @@ class ServerState:
 
     num_rounds_done: int
     state: dict[str, Tensor]
-    memory: Memory = field(default_factory=lambda: NO_MEMORY)
+    memory: Memory = field(default_factory=dict)
 
     @classmethod
     def initial(cls, model: nn.Module) -> "ServerState":
@@ -72,12 +84,7 @@ class ServerState:
 
 
 def participants(devices: Mapping[int, object], num_active: int, *, round_number: int, seed: int) -> tuple[int, ...]:
-    """The devices that take part in a round, in ascending order; by seed and round alone.
-
-    >>> participants(dict.fromkeys(range(20)), 4, round_number=0, seed=0) == participants(
-    ...     dict.fromkeys(range(20)), 4, round_number=0, seed=0)
-    True
-    """
+    """The devices that take part in a round, in ascending order; by seed and round alone."""
     names = sorted(devices)
     order = torch.randperm(len(names), generator=generator_for(seed, "participants", round_number))
     return tuple(sorted(names[place] for place in order[:num_active].tolist()))
@@ -86,34 +93,23 @@ def participants(devices: Mapping[int, object], num_active: int, *, round_number
 def run_round(federation: Federation, model: nn.Module, server: ServerState) -> tuple[ServerState, Record]:
     """One round: the next server state, and the record of the round.
 
-    Args:
-        federation: what stays the same.
-        model: a network to train in; its weights are overwritten, and those of the new state are in it afterwards.
-        server: where the federation stands; it stays as it is.
+    The weights of `model`, a network to train in, are overwritten; those of the new state are in it afterwards.
 
     Raises:
         Diverged: if the loss or the update of most devices is not finite, or what comes out is not.
     """
     number, seed = server.num_rounds_done, federation.seed
-    active = participants(federation.devices, federation.num_active, round_number=number, seed=seed)
     updates: dict[int, Weights] = {}
     losses: dict[int, float] = {}
     diverged: dict[int, str] = {}
-    for device in active:
+    for device in participants(federation.devices, federation.num_active, round_number=number, seed=seed):
+        data = federation.devices[device]
         try:
-            result = train_device(
-                model,
-                server.state,
-                federation.devices[device],
-                federation.training,
-                device=device,
-                round_number=number,
-                seed=seed,
+            updates[device], losses[device] = train_device(
+                model, server.state, data, federation.training, device=device, round_number=number, seed=seed
             )
         except Diverged as error:
             diverged[device] = str(error)
-            continue
-        updates[device], losses[device] = result.update, result.loss
     noisy = noisy_names(model)
     screened = screen(
         server.state,
@@ -123,23 +119,115 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
         norm_bound=federation.norm_bound,
         diverged=diverged,
     )
-    aggregation = aggregate(
-        server.state,
-        screened.updates,
-        noisy=noisy,
-        air=federation.air,
-        estimator=federation.estimator,
-        round_number=number,
-        seed=seed,
-        memory=server.memory,
-        score=federation.score,
-        oracle=federation.oracle,
-        told=federation.told,
-    )
-    copy_state(model, aggregation.state)
+    after, notes = aggregate(federation, server, screened.updates, noisy=noisy)
+    copy_state(model, after.state)
     heard = sorted(screened.updates)
     record: Record = {"round": number + 1, "devices": heard, "loss": sum(losses[one] for one in heard) / len(heard)}
     if screened.refused:
         missing = sorted(screened.refused)
         record |= {"missing": missing, "reasons": [screened.refused[device] for device in missing]}
-    return ServerState(number + 1, aggregation.state, aggregation.memory), record | aggregation.notes
+    return after, record | notes
+
+
+@torch.no_grad()
+def aggregate(
+    federation: Federation, server: ServerState, updates: Mapping[int, Weights], *, noisy: Collection[str]
+) -> tuple[ServerState, Record]:
+    """Superpose, add noise, estimate, divide by the number of devices, add to the global weights.
+
+    Args:
+        federation: the air, the estimator and what it may see, the seed. Devices and their training are not looked at.
+        server: where the federation stands, with the state dict that the devices started from.
+        updates: by device number, the change `w_m - w` of every tensor of the state dict.
+        noisy: names of the parameters that go over the air (`quietnn.weights.noisy_names(model)`).
+
+    Returns:
+        The server after the round, and flat values for the round's record; what was passed in stays as it is.
+
+    Raises:
+        Diverged: if an update, the received sum or the new state is not finite.
+
+    >>> from quietnn.channels.awgn import AWGN
+    >>> from quietnn.repairs.affine import ML
+    >>> from quietnn.federated.estimators import Affine
+    >>> nobody = DeviceData(torch.empty(0), torch.empty(0), torch.nn.Identity())
+    >>> federation = Federation(
+    ...     dict.fromkeys(range(4), nobody), LocalTraining(), Air(AWGN(noise_variance=0.0)), Affine(ML))
+    >>> updates = {0: {"fc.weight": torch.tensor([1.0])}, 3: {"fc.weight": torch.tensor([3.0])}}
+    >>> server = ServerState(0, {"fc.weight": torch.tensor([5.0])})
+    >>> aggregate(federation, server, updates, noisy=["fc.weight"])[0].state
+    {'fc.weight': tensor([7.])}
+    """
+    state, number = server.state, server.num_rounds_done
+    _check(state, updates, noisy, number)
+    num_devices = len(updates)
+    clean = _averaged(state, _only(updates, [name for name in state if name not in set(noisy)]))
+    sent = _only(updates, noisy)
+    observation = federation.air.receive(sent, round_number=number, seed=federation.seed)
+    check_finite(observation.received, f"the sum received in round {number + 1}")
+
+    def resulting(total: Weights) -> dict[str, Tensor]:
+        new = {name: state[name] + total[name] / num_devices for name in noisy}
+        return {name: new[name] if name in new else clean[name] for name in state}
+
+    def judged_by(judge: Judge | None) -> Judge | None:
+        return None if judge is None else lambda total: judge(resulting(total))
+
+    received = ReceivedSum(
+        total=observation.received,
+        noise_variance=observation.noise_variance,
+        weights={name: state[name] for name in noisy},
+        num_devices=num_devices,
+        score=judged_by(federation.score),
+        oracle=judged_by(federation.oracle),
+        told=_statistics(superpose(sent)) if federation.told else None,
+    )
+    estimate = federation.estimator(received, server.memory)
+    after = resulting(estimate.total)
+    check_finite(after, f"the global network after round {number + 1}")
+    notes: Record = {"noise_variance": observation.noise_variance, "num_devices": num_devices}
+    return ServerState(number + 1, after, estimate.memory), notes | estimate.notes
+
+
+def check_finite(tensors: Weights, what: str) -> None:
+    """Refuse a state dict or an update with a number that is not finite.
+
+    Raises:
+        Diverged: with its name.
+    """
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise Diverged(f"{what} is not finite in {name}; try more WNR or a denoiser that shrinks")
+
+
+def _only(updates: Mapping[int, Weights], names: Collection[str]) -> dict[int, dict[str, Tensor]]:
+    return {device: {name: update[name] for name in names} for device, update in updates.items()}
+
+
+def _averaged(state: Weights, updates: Mapping[int, Weights]) -> dict[str, Tensor]:
+    """What was sent without noise: the state plus the mean update; of counters, whole numbers, rounded down."""
+    return {
+        name: state[name] + (total / len(updates) if total.is_floating_point() else total // len(updates))
+        for name, total in superpose(updates).items()
+    }
+
+
+def _statistics(total: Weights) -> dict[str, dict[str, WeightStatistics]]:
+    return {
+        grouping: {
+            group: WeightStatistics.from_clean(total[name] for name in members)
+            for group, members in groups(tuple(total)).items()
+        }
+        for grouping, groups in GROUPINGS.items()
+    }
+
+
+def _check(state: Weights, updates: Mapping[int, Weights], noisy: Collection[str], round_number: int) -> None:
+    unknown = sorted(set(noisy) - set(state))
+    if unknown:
+        raise InvalidConfig(f"{unknown[0]!r} is to be noisy but is not in the state dict; take noisy_names(model)")
+    for device, update in sorted(updates.items()):
+        missing = sorted(set(state) ^ set(update))
+        if missing:
+            raise InvalidConfig(f"the update of device {device} and the state dict differ in {missing[0]!r}")
+        check_finite(update, f"the update of device {device} in round {round_number + 1}")

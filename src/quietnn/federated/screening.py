@@ -5,8 +5,9 @@ the server receives their sum alone, and there is nothing to check.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -58,7 +59,7 @@ def screen(
         noisy: names of the parameters that go over the air.
         round_number: counted from 0.
         norm_bound: the limit; infinity switches it off.
-        diverged: devices that have no update since their training left the finite numbers, with their reasons.
+        diverged: why devices have no update since their training left the finite numbers.
         num_chosen: how many devices were to take part; default all that are named here.
 
     Raises:
@@ -70,9 +71,7 @@ def screen(
     >>> sorted(screened.updates), screened.refused
     ([0, 1, 2], {7: 'its update is 250 times the median of the others in the noisy parameters; the limit is 10'})
     """
-    lost = dict(diverged) | {
-        device: reason for device, update in updates.items() if (reason := _not_finite(update)) is not None
-    }
+    lost = dict(diverged) | _reasons(updates, _not_finite)
     chosen = len(updates.keys() | diverged.keys()) if num_chosen is None else num_chosen
     if 2 * len(lost) > chosen:
         first = min(lost)
@@ -80,15 +79,17 @@ def screen(
             f"{len(lost)} of {chosen} devices left the finite numbers in round {round_number + 1}; "
             f"device {first}: {lost[first]}"
         )
-    impossible = {
-        device: reason
-        for device, update in updates.items()
-        if device not in lost and (reason := _impossible(state, update)) is not None
-    }
-    left = {device: update for device, update in updates.items() if device not in lost and device not in impossible}
+    left = {device: update for device, update in updates.items() if device not in lost}
+    impossible = _reasons(left, partial(_impossible, state))
+    left = {device: update for device, update in left.items() if device not in impossible}
     large = _too_large(state, left, noisy, norm_bound)
     kept = {device: update for device, update in left.items() if device not in large}
     return Screened(kept, lost | impossible | large)
+
+
+def _reasons(updates: Mapping[int, Weights], check: Callable[[Weights], str | None]) -> dict[int, str]:
+    """Why a check refuses updates, by device."""
+    return {device: reason for device, update in updates.items() if (reason := check(update)) is not None}
 
 
 def _not_finite(update: Weights) -> str | None:

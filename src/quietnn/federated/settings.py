@@ -1,25 +1,26 @@
 """What a run of noisy training is, whoever runs it: one process, or Flower."""
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.air import Air
+from quietnn.federated.air import Air, ChannelInversion, Dropout, Gains, PhaseAlignment
 from quietnn.federated.devices import DeviceData, LocalTraining
-from quietnn.federated.fading import ChannelInversion, Dropout, Gains, PhaseAlignment
+from quietnn.federated.estimators import Estimator, Judge
 from quietnn.federated.partition import PARTITIONS, make_parts
+from quietnn.federated.rounds import Federation
 from quietnn.federated.screening import NORM_BOUND
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
-from quietnn.tasks.own import is_own
+from quietnn.tasks.registry import is_own
 
 FADINGS = ("none", "inversion", "phase")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederationSettings(ABC):
+class FederationSettings:
     """The settings that every run of noisy training has. A configuration adds its own to them.
 
     They are flat, as the keys of a TOML file and of Flower's run configuration are. The defaults are the authors'.
@@ -49,6 +50,9 @@ class FederationSettings(ABC):
         norm_bound: an update is left out if its norm is above this multiple of the median of the others; inf for none.
     """
 
+    EXTENDABLE: ClassVar[tuple[str, ...]]
+    """The fields of a configuration that may change between two sittings of one run."""
+
     task: str = "digits"
     seed: int = 0
     num_devices: int = 20
@@ -73,7 +77,6 @@ class FederationSettings(ABC):
     norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
-        """Refuse a federation that could not run."""
         for name, choices in (("task", FEDERATED_TASKS), ("partition", PARTITIONS), ("fading", FADINGS)):
             if getattr(self, name) not in choices and not (name == "task" and is_own(self.task)):
                 raise unknown_choice(name, getattr(self, name), choices)
@@ -91,13 +94,12 @@ class FederationSettings(ABC):
         self.training()
         self.air(0.0)
 
-    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What decides the outcome of a run: a checkpoint or a record made with another one is refused."""
-
-    def without_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
-        """An identity without the settings that older runs did not have, where they have their defaults."""
-        return {key: value for key, value in values.items() if key != "norm_bound" or value != NORM_BOUND}
+        values = {key: value for key, value in asdict(self).items() if key not in self.EXTENDABLE}
+        if self.norm_bound == NORM_BOUND:
+            del values["norm_bound"]  # as in runs from before there was one
+        return values
 
     def training(self) -> LocalTraining:
         """How a device trains."""
@@ -120,3 +122,27 @@ class FederationSettings(ABC):
         seed = self.seed if seed is None else seed
         parts = make_parts(self.partition, task.labels, self.num_devices, seed=seed, concentration=self.concentration)
         return task.devices(parts)
+
+    def federation_of(
+        self,
+        devices: Mapping[int, DeviceData],
+        estimator: Estimator,
+        *,
+        wnr_db: float,
+        seed: int,
+        score: Judge | None = None,
+        oracle: Judge | None = None,
+    ) -> Federation:
+        """What stays the same from round to round, with what a configuration may vary from run to run."""
+        return Federation(
+            devices=devices,
+            training=self.training(),
+            air=self.air(wnr_db),
+            estimator=estimator,
+            num_active=self.num_active,
+            seed=seed,
+            score=score,
+            oracle=oracle,
+            told=self.told,
+            norm_bound=self.norm_bound,
+        )

@@ -8,17 +8,20 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from quietnn.channels.randomness import derive_seed
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.devices import DeviceData
+from quietnn.federated.devices import DeviceData, copy_state
+from quietnn.federated.estimators import Judge
 from quietnn.federated.partition import Parts
-from quietnn.federated.seeds import derive_seed
+from quietnn.score import Score
 from quietnn.tasks.augmentation import shrink
-from quietnn.tasks.base import Examples, sample
+from quietnn.tasks.base import Examples, evaluate_classifier, sample
+from quietnn.tasks.cifar10_task import CIFAR10
 from quietnn.tasks.data_dir import resolve_data_dir
 from quietnn.tasks.models import IMAGE_MODELS
-from quietnn.tasks.models.plain_cnn import PlainCNN
-from quietnn.tasks.normalisation import CIFAR10
-from quietnn.tasks.own import is_own, made_by, own_function
+from quietnn.tasks.models.plain import PlainCNN
+from quietnn.tasks.registry import is_own, made_by, own_function
+from quietnn.weights import Weights
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"plain-cnn": PlainCNN, **IMAGE_MODELS}
 """The networks for CIFAR-10."""
@@ -57,6 +60,16 @@ class FederatedTask:
         chosen = sample(len(self.labels), num_examples, seed=derive_seed(seed, "validation"))
         return Examples(self.prepare(self.inputs[chosen]), self.labels[chosen])
 
+    def score_on(self, examples: Examples) -> Judge:
+        """Judges a state dict on examples, in a network of its own."""
+        model = self.fresh_model(0)
+
+        def score(state: Weights) -> Score:
+            copy_state(model, state)
+            return evaluate_classifier(model, examples)
+
+        return score
+
 
 def load_federated_task(name: str, *, image_size: int | None = None, data_dir: Path | None = None) -> FederatedTask:
     """The task with this name: `digits`, `digits/mlp`, `cifar10/` and a network of `NETWORKS`, or one of yours.
@@ -85,8 +98,8 @@ def load_federated_task(name: str, *, image_size: int | None = None, data_dir: P
 
 def _digits(name: str) -> FederatedTask:
     from quietnn.tasks.digits import examples
-    from quietnn.tasks.models.digits_mlp import DigitsMLP
-    from quietnn.tasks.models.digits_resnet import DigitsResNet
+    from quietnn.tasks.models.plain import DigitsMLP
+    from quietnn.tasks.models.resnet import DigitsResNet
 
     train = examples("train")
     assert isinstance(train.inputs, Tensor)
@@ -100,14 +113,8 @@ def _cifar10(name: str, folder: Path, image_size: int) -> FederatedTask:
     train, test = load_cifar10(folder, "train"), load_cifar10(folder, "test")
     make = NETWORKS[name.partition("/")[2]]
     inputs, test_inputs = (_shrunk(data.images, image_size) for data in (train, test))
-    return FederatedTask(
-        name,
-        partial(_fresh, make),
-        inputs,
-        train.labels,
-        _normalised,
-        Examples(_normalised(test_inputs), test.labels),
-    )
+    tested = Examples(_normalised(test_inputs), test.labels)
+    return FederatedTask(name, partial(_fresh, make), inputs, train.labels, _normalised, tested)
 
 
 def _fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, check_is
+from quietnn.moments import WeightStatistics
 from quietnn.noise import TensorNoise
 from quietnn.theory.family import Form, affine_coefficients, check_lambda_prime
-from quietnn.weights import WeightStatistics
 
 _ROW = 1 << 16
 """16-bit weights that one thread maps at a time."""

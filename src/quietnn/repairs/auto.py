@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from quietnn.batches import call, take
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.evidence import Evidence, Verdict
-from quietnn.folds import folds
+from quietnn.evidence import Evidence
+from quietnn.losses import Verdict
 from quietnn.methods import NEEDS
 from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
 from quietnn.observation import Observation
 from quietnn.repairs.base import REPAIRS, Repair, Repaired
 from quietnn.repairs.choice import BASELINE, accuracy_of_choice, at_least, choose
-from quietnn.score import SubsetScore
-from quietnn.watching.undisturbed import undisturbed
+from quietnn.score import SubsetScore, folds
+from quietnn.watching.makers import undisturbed
 
 MAX_PASSES = 450.0
 """Enough for every candidate and for making the winner once more."""

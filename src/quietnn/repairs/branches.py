@@ -22,8 +22,7 @@ from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_each_input, stores_statistics
 from quietnn.targets import with_weights
-from quietnn.watching.makers import eagerly
-from quietnn.watching.undisturbed import undisturbed
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.weights import NORMALISATION_TYPES
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from quietnn.evidence import Verdict
+from quietnn.losses import Verdict
 
 BASELINE = "ml"
 """What nothing chosen may be worse than: the weights as they came."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from quietnn.errors import InvalidConfig
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import observe
 from quietnn.repairs.affine import Temperatures, temperatures_of
@@ -10,7 +11,7 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.grouped import GroupTemperatures, grouped
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 
 def denoise(

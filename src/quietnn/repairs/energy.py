@@ -27,9 +27,8 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_each_input
 from quietnn.targets import with_weights
-from quietnn.watching.makers import eagerly
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.survey import CONVOLUTIONS, given
-from quietnn.watching.undisturbed import undisturbed
 from quietnn.weights import check_weights
 
 _LAYERS: tuple[type[nn.Module], ...] = (nn.Linear, nn.Embedding, *CONVOLUTIONS)

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Losses, labelled
-from quietnn.folds import Split
+from quietnn.evidence import Augment, labelled
+from quietnn.losses import Losses
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import descend, wide
+from quietnn.score import Split
 from quietnn.weights import check_module
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)

@@ -5,7 +5,8 @@ from typing import Any
 
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Evidence, Losses
+from quietnn.evidence import Augment, Evidence
+from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance
 from quietnn.observation import observe
 from quietnn.repairs.auto import MAX_PASSES

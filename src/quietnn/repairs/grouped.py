@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, check_is
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
 from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for, weightwise_map
 from quietnn.repairs.priors import priors_under, told
 from quietnn.targets import with_weights
 from quietnn.theory.family import Form
-from quietnn.weights import Partition, Weights, WeightStatistics, check_weights, partition
+from quietnn.weights import Partition, Weights, check_weights, partition
 
 GroupTemperatures = Mapping[str, Temperatures]
 """Temperatures by group name."""
@@ -149,7 +150,7 @@ def denoised(
 ) -> Any:
     """A copy of what arrived under these temperatures.
 
-    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0), MMSE)      # var(r) = 4, so sigma_w^2 = 3, theta = 3/4
+    >>> denoised(Observation(torch.tensor([2.0, -2.0]), 1.0), Temperatures(0.0))     # sigma_w^2 = 4 - 1, theta = 3/4
     tensor([ 1.5000, -1.5000])
     """
     weights = grouped(observation, groups, form=form)

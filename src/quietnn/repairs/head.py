@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import call, check_inputs, logits_of
+from quietnn.batches import call, logits_of, num_inputs
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.evidence import Evidence
 from quietnn.noise import NoiseVariance, mean_of
@@ -16,10 +16,9 @@ from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE
 from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
 from quietnn.repairs.grouped import GroupedWeights, grouped
-from quietnn.watching.makers import Makers, eagerly
+from quietnn.watching.makers import Makers, eagerly, undisturbed
 from quietnn.watching.samples import HeadSample
 from quietnn.watching.survey import given
-from quietnn.watching.undisturbed import undisturbed
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
@@ -70,7 +69,7 @@ def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence
     layers = grouped(observation, "layerwise")
     if layers.noise_variance == 0:
         return
-    if check_inputs(evidence.first(2)) < 2:
+    if num_inputs(evidence.first(2)) < 2:
         raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
     head = HeadSample.merged(_heads(network, evidence))
     names = {id(one): name for name, one in network.named_parameters(remove_duplicate=False)}

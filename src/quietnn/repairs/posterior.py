@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Losses, labelled
-from quietnn.folds import Split, folds
+from quietnn.evidence import Augment, labelled
+from quietnn.losses import Losses
+from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
@@ -26,8 +27,9 @@ from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, ma
 from quietnn.repairs.grouped import GroupTemperatures, grouped
 from quietnn.repairs.kinds import stores_statistics
 from quietnn.repairs.rounding import are_rounded
+from quietnn.score import Split, folds
 from quietnn.targets import with_weights
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 _PARTS_OF_A_FOLD = 5
 

@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from quietnn.moments import WeightStatistics
 from quietnn.noise import TensorNoise, mean_of
 from quietnn.random_effects import SMALLEST, TOLERANCE, shrunk
-from quietnn.weights import Partition, WeightStatistics
+from quietnn.weights import Partition
 
 Told = tuple[float, float, int]
 """Mean, variance (perhaps below zero) and count of a tensor's clean weights, as a receiver can tell them."""

@@ -1,7 +1,7 @@
 """From run folders to what a reader wants to know: curves, gains with intervals, and plain sentences."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,9 @@ import numpy as np
 from quietnn.methods import REFERENCE, is_oracle
 from quietnn.records import Record
 from quietnn.reports.curves import Curve, at_mean_wnr, clean_accuracy, curves
-from quietnn.reports.gains import Gain, crossing, gain_db, percent
-from quietnn.reports.runs import Run, load_run, with_distinct_names
-from quietnn.reports.tables import interval_text
-
-CONFIDENCE = 0.95
+from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db, percent
+from quietnn.reports.runs import Run, inference_records, load_run, with_accuracy, with_distinct_names
+from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +65,16 @@ def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_r
 
 
 def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Measure every method of runs that were read already; see `analyse`."""
-    runs = with_distinct_names(runs)
+    """Measure the noisy inference of runs that were read already; see `analyse`. Other records are left out."""
+    kept = []
     grouped: dict[str, list[Record]] = {}
-    for run in runs:
-        for record in run.records:
+    for run in with_distinct_names(runs):
+        if found := with_accuracy(inference_records(run.records)):
+            kept.append(replace(run, records=found))
+        for record in found:
             grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
-    return Analysis(runs, tuple(analyse_task(task, found, level, num_resamples) for task, found in grouped.items()))
+    tasks = (analyse_task(task, found, level, num_resamples) for task, found in grouped.items())
+    return Analysis(tuple(kept), tuple(tasks))
 
 
 def default_level(task: str) -> float:
@@ -107,6 +108,15 @@ def sentences(task: TaskAnalysis) -> list[str]:
     return found
 
 
+def task_tables(task: TaskAnalysis) -> dict[str, Table]:
+    """Accuracy, gains and cost of a task's methods, by the name of their file."""
+    return {
+        "accuracy": accuracy_table(task.curves),
+        "gains": gain_table(task.curves, task.gains, task.level),
+        "cost": cost_table(task.records),
+    }
+
+
 def to_json(analysis: Analysis) -> dict[str, Any]:
     """The numbers for another program; what does not exist is null, an open interval ends at "inf"."""
     return {
@@ -135,7 +145,7 @@ def analyse_task(task: str, records: Sequence[Record], level: float | None, num_
     gains = tuple(
         None
         if reference is None or curve is reference
-        else gain_db(curve, reference, level, num_resamples=num_resamples, confidence=CONFIDENCE)
+        else gain_db(curve, reference, level, num_resamples=num_resamples)
         for curve, reference in zip(found, references, strict=True)
     )
     ranked = [
@@ -151,9 +161,7 @@ def _reference(curve: Curve, found: Sequence[Curve]) -> Curve | None:
     """The ML curve of the same run, else the only one there is."""
     candidates = [other for other in found if other.method == REFERENCE]
     same = [other for other in candidates if set(other.runs) & set(curve.runs)]
-    if same:
-        return same[0]
-    return candidates[0] if len(candidates) == 1 else None
+    return next(iter(same or candidates), None) if same or len(candidates) == 1 else None
 
 
 def _gain_sentence(curve: Curve, reference: Curve, gain: Gain, decibels: float) -> str:
@@ -176,14 +184,10 @@ def _curve_json(curve: Curve, gain: Gain | None, level: float) -> dict[str, Any]
         "runs": list(curve.runs),
         "num_draws": curve.num_draws,
         "wnr_db": curve.wnr_db.tolist(),
-        "mean": _numbers(curve.mean),
-        "std": _numbers(curve.std),
+        "mean": [float(value) if np.isfinite(value) else None for value in curve.mean],
+        "std": [float(value) if np.isfinite(value) else None for value in curve.std],
         "counts": curve.counts.tolist(),
         "crossing_db": at.wnr_db,
         "crossing_note": at.reason,
         "gain": None if gain is None else asdict(gain),
     }
-
-
-def _numbers(values: Any) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]

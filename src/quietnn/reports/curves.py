@@ -1,5 +1,6 @@
 """Records to accuracy-against-WNR curves: one matrix of draws by WNRs for each method."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,6 +52,11 @@ class Curve:
         return len(self.draws)
 
     @property
+    def measured(self) -> FloatArray:
+        """The WNRs with a result of any draw."""
+        return self.wnr_db[np.isfinite(self.mean)]
+
+    @property
     def mean(self) -> FloatArray:
         """The mean over the draws at each WNR."""
         counts = self.counts
@@ -98,12 +104,19 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
     """
     cells: dict[_Key, _Cells] = defaultdict(dict)
     for number, record in enumerate(records, start=1):
-        check_record(record, number)
+        if reason := problem({**record, "experiment": INFERENCE}):
+            raise InvalidConfig(f"record {number}: {reason}")
         if record["method"] == CLEAN or math.isinf(record["wnr_db"]):
             continue
         key = (record["method"], str(record.get("run", "")), _tuning_size(record))
         place = (float(record["wnr_db"]), (int(record.get("seed") or 0), int(record["draw"])))
-        _put(cells[key], place, float(record["accuracy"]), record)
+        accuracy = float(record["accuracy"])
+        if (before := cells[key].setdefault(place, accuracy)) != accuracy:
+            wnr_db, (seed, draw) = place
+            raise InvalidConfig(
+                f"two results for {key[0]} at {wnr_db:g} dB, seed {seed}, draw {draw} differ ({before:g} and "
+                f"{accuracy:g}): the records mix two configurations; give each its own run folder"
+            )
     owners = _merge_same(cells)
     labels = _labels(list(owners))
     ordered = sorted(owners, key=lambda key: (rank(key[0]), key[2], key[1]))
@@ -119,16 +132,14 @@ def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
     >>> [record["wnr_db"] for record in at_mean_wnr(found)]
     [10.0, 10.0, 3.0]
     """
-    found: dict[tuple[str, Any], list[float]] = defaultdict(list)
-    for record in records:
-        if record.get("level") is not None and math.isfinite(record["wnr_db"]):
-            found[str(record.get("run", "")), record["level"]].append(record["wnr_db"])
+    found: dict[tuple[Any, Any], list[float]] = defaultdict(list)
+    moved = [record.get("level") is not None and math.isfinite(record["wnr_db"]) for record in records]
+    for record in itertools.compress(records, moved):
+        found[record.get("run"), record["level"]].append(record["wnr_db"])
     means = {key: round(sum(wnrs) / len(wnrs), 2) for key, wnrs in found.items()}
     return [
-        {**record, "wnr_db": means.get((str(record.get("run", "")), record.get("level")), record["wnr_db"])}
-        if record.get("level") is not None and math.isfinite(record["wnr_db"])
-        else record
-        for record in records
+        {**record, "wnr_db": means[record.get("run"), record["level"]]} if is_moved else record
+        for record, is_moved in zip(records, moved, strict=True)
     ]
 
 
@@ -138,29 +149,6 @@ def clean_accuracy(records: Iterable[Record]) -> tuple[float, int] | None:
         if record.get("method") == CLEAN:
             return float(record["accuracy"]), int(record.get("num_test_examples") or 0)
     return None
-
-
-def check_record(record: Mapping[str, Any], number: int) -> None:
-    """Refuse a record that no curve can hold, and name the field.
-
-    Raises:
-        InvalidConfig: with the record's number, the field and its value.
-    """
-    if reason := problem({**record, "experiment": INFERENCE}):
-        raise InvalidConfig(f"record {number}: {reason}")
-
-
-def _put(
-    cell: _Cells,
-    place: tuple[float, tuple[int, int]],
-    accuracy: float,
-    record: Record,
-) -> None:
-    if cell.setdefault(place, accuracy) != accuracy:
-        raise InvalidConfig(
-            f"two results for {record['method']} at {place[0]:g} dB, seed {place[1][0]}, draw {place[1][1]} differ "
-            f"({cell[place]:g} and {accuracy:g}): the records mix two configurations; give each its own run folder"
-        )
 
 
 def _tuning_size(record: Record) -> int:

@@ -1,174 +1,152 @@
 """Records of noisy training to curves, gains in decibels, figures and a summary."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from quietnn.errors import MissingData
 from quietnn.files import write_together
-from quietnn.methods import CLEAN, REFERENCE, is_oracle
+from quietnn.methods import CLEAN, is_oracle
 from quietnn.records import Record, read
 from quietnn.records.schema import TRAINING
-from quietnn.reports.accuracy_figure import Panel, accuracy_figure
-from quietnn.reports.curves import Curve, curves
-from quietnn.reports.federated_figures import deployment_figure, rounds_figure
-from quietnn.reports.figures import Style, to_png, to_svg
-from quietnn.reports.gains import Gain, crossing, gain_db, percent
+from quietnn.reports.accuracy_figures import accuracy_figure, deployment_figure, rounds_figure
+from quietnn.reports.analysis import TaskAnalysis, analyse_task, task_tables
+from quietnn.reports.figures import Style, images
+from quietnn.reports.gains import CONFIDENCE, crossing, percent
 from quietnn.reports.runs import RECORDS
-from quietnn.reports.tables import Table, accuracy_table, gain_table, interval_text, to_csv, to_markdown
+from quietnn.reports.tables import Table, interval_text, mean_costs, to_csv, to_markdown
+from quietnn.reports.titles import counted
 
-EXPERIMENT = TRAINING
 CHANCE = 0.1
 """The accuracy that a run counts with in a curve when it diverged: ten classes, guessed."""
 
 
-@dataclass(frozen=True, eq=False)
-class FederatedReport:
-    """What the records of one experiment say.
+def analyse_training(
+    task: str, records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> TaskAnalysis:
+    """The trained networks of a task, measured as in noisy inference; without noise, a mean over seeds.
 
-    Attributes:
-        records: the finished and the diverged runs, candidates for fixed temperatures aside.
-        level: the accuracy at which gains are read.
-        clean: mean accuracy without noise, if measured.
-        curves: accuracy against WNR, one for each scheme.
-        gains: of each curve over ML; None for ML itself.
+    Args:
+        task: its name.
+        records: of noisy training; a run that diverged counts as `CHANCE`.
+        level: the accuracy at which gains are read; left out, one that ML reaches only at high WNR: 85 % of the way
+            from chance to the accuracy without noise.
+        num_resamples: bootstrap resamples for each interval.
     """
+    filled = [record if record.get("accuracy") is not None else {**record, "accuracy": CHANCE} for record in records]
+    accuracies = [float(record["accuracy"]) for record in filled if record["method"] == CLEAN]
+    clean = float(np.mean(accuracies)) if accuracies else None
+    aim = round(CHANCE + 0.85 * ((clean or 0.6) - CHANCE), 2) if level is None else level
+    analysis = analyse_task(task, filled, aim, num_resamples)
+    return replace(analysis, clean=None if clean is None else (clean, 0))
 
-    records: tuple[Record, ...]
-    level: float
-    clean: float | None
-    curves: tuple[Curve, ...]
-    gains: tuple[Gain | None, ...]
 
-    @property
-    def reference(self) -> Curve | None:
-        """The ML curve."""
-        return next((curve for curve in self.curves if curve.method == REFERENCE), None)
-
-    @property
-    def best(self) -> int | None:
-        """The place of the curve that gains most, oracles aside."""
-        places = [
-            (gain.gain_db, place)
-            for place, (curve, gain) in enumerate(zip(self.curves, self.gains, strict=True))
-            if gain is not None and gain.gain_db is not None and not is_oracle(curve.method)
-        ]
-        return max(places)[1] if places else None
-
-    @property
-    def sentences(self) -> list[str]:
-        """What was found, in words."""
-        found = [] if self.clean is None else [f"Without noise: {100 * self.clean:.1f} %."]
-        for curve, gain in zip(self.curves, self.gains, strict=True):
-            at = crossing(curve, self.level)
-            if at.wnr_db is None:
-                found.append(f"{curve.label} {at.reason}.")
-            elif gain is None or gain.gain_db is None:
-                found.append(f"{curve.label} holds {percent(self.level)} down to {at.wnr_db:.1f} dB.")
-            else:
-                interval = "" if gain.low is None else f", 95 % interval {interval_text(gain)}"
-                note = f"; {gain.note}" if gain.note else ""
-                found.append(
-                    f"{curve.label} holds {percent(self.level)} down to {at.wnr_db:.1f} dB, a gain over ML of "
-                    f"{gain.gain_db:+.1f} dB ({_seeds(gain.num_draws)}{interval}{note})."
-                )
-        diverged = [record for record in self.records if record.get("status") == "diverged"]
-        found += [
-            f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
-            f"{record.get('diverged_round', '?')}; it counts as {percent(CHANCE)}."
-            for record in diverged
-        ]
-        return found
+def training_analyses(
+    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> list[TaskAnalysis]:
+    """`analyse_training` of each task that is trained among records of any experiment."""
+    grouped: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("experiment") == TRAINING:
+            grouped.setdefault(str(record.get("task", "unnamed task")), []).append(record)
+    return [analyse_training(task, mine, level=level, num_resamples=num_resamples) for task, mine in grouped.items()]
 
 
 def holds_federations(folder: Path) -> bool:
     """Whether a folder holds records of noisy training."""
-    path = folder / RECORDS
-    return path.is_file() and any(record.get("experiment") == EXPERIMENT for record in read(path))
+    return bool(_training_records(folder))
 
 
-def read_federated_report(folder: Path, *, level: float | None = None, num_resamples: int = 10_000) -> FederatedReport:
-    """Read a folder that `quietnn federate` wrote.
-
-    Args:
-        folder: holds `records.jsonl`.
-        level: the accuracy at which gains are read; left out, one that ML reaches only at high WNR: 85 % of the way
-            from chance to the accuracy without noise.
-        num_resamples: bootstrap resamples for each interval.
+def read_federated_report(folder: Path, *, level: float | None = None, num_resamples: int = 10_000) -> TaskAnalysis:
+    """Analyse a folder that `quietnn federate` wrote; see `analyse_training`.
 
     Raises:
         MissingData: if there are no records of noisy training.
         InvalidConfig: if a line is no sound record, with its number and field.
     """
-    path = folder / RECORDS
-    found = [record for record in read(path) if record.get("experiment") == EXPERIMENT]
+    found = _training_records(folder)
     if not found:
         raise MissingData(
-            f"no records of {EXPERIMENT} in {folder}; make some with: quietnn federate CONFIG --out {folder}"
+            f"no records of {TRAINING} in {folder}; make some with: quietnn federate CONFIG --out {folder}"
         )
-    filled = [record if record.get("accuracy") is not None else {**record, "accuracy": CHANCE} for record in found]
-    accuracies = [float(record["accuracy"]) for record in filled if record["method"] == CLEAN]
-    clean = float(np.mean(accuracies)) if accuracies else None
-    level = level or round(CHANCE + 0.85 * ((clean or 0.6) - CHANCE), 2)
-    made = curves(filled)
-    reference = next((curve for curve in made if curve.method == REFERENCE), None)
-    gains = tuple(
-        None
-        if reference is None or curve is reference
-        else gain_db(curve, reference, level, num_resamples=num_resamples)
-        for curve in made
-    )
-    return FederatedReport(tuple(filled), level, clean, made, gains)
+    return analyse_training(str(found[0].get("task", "")), found, level=level, num_resamples=num_resamples)
 
 
-def write_federated_report(folder: Path, *, level: float | None = None, style: Style = "screen") -> FederatedReport:
-    """Write `summary.md`, tables and figures beside the records, and return what they say."""
-    report = read_federated_report(folder, level=level)
-    tables = _tables(report)
-    figures = {"accuracy": accuracy_figure([_panel(report)], style=style), "rounds": rounds_figure(report.records)}
-    if any(record.get("deployed_wnr_db") for record in report.records):
-        figures["deployed"] = deployment_figure(report.records)
-    summary = ["# Noisy training", "\n".join(f"- {line}" for line in report.sentences), *map(to_markdown, tables)]
+def federated_sentences(task: TaskAnalysis) -> list[str]:
+    """What was found, in words: the accuracy without noise, what each scheme holds, and every run that diverged."""
+    found = [] if task.clean is None else [f"Without noise: {100 * task.clean[0]:.1f} %."]
+    for curve, gain in zip(task.curves, task.gains, strict=True):
+        at = crossing(curve, task.level)
+        if at.wnr_db is None:
+            found.append(f"{curve.label} {at.reason}.")
+            continue
+        gained = ""
+        if gain is not None and gain.gain_db is not None:
+            interval = "" if gain.low is None else f", {percent(CONFIDENCE)} interval {interval_text(gain)}"
+            note = f"; {gain.note}" if gain.note else ""
+            seeds = counted(gain.num_draws, "seed")
+            gained = f", a gain over ML of {gain.gain_db:+.1f} dB ({seeds}{interval}{note})"
+        found.append(f"{curve.label} holds {percent(task.level)} down to {at.wnr_db:.1f} dB{gained}.")
+    return [*found, *diverged_sentences(task.records)]
+
+
+def diverged_sentences(records: Sequence[Record]) -> list[str]:
+    """A sentence for each run that diverged."""
+    return [
+        f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
+        f"{record.get('diverged_round', '?')}; it counts as {percent(CHANCE)}."
+        for record in records
+        if record.get("status") == "diverged"
+    ]
+
+
+def write_federated_report(folder: Path, *, level: float | None = None, style: Style = "screen") -> list[str]:
+    """Write `summary.md`, tables and figures beside the records, and return what they say in sentences."""
+    task = read_federated_report(folder, level=level)
+    said = federated_sentences(task)
+    tables = {name: table for name, table in task_tables(task).items() if name != "cost"}
+    shown = map(to_markdown, [*tables.values(), *_fixed(task.records), _cost(task.records)])
+    summary = ["# Noisy training", "\n".join(f"- {line}" for line in said), *shown]
     files = {"summary.md": ("\n\n".join(summary) + "\n").encode()}
-    for name, table in zip(("accuracy", "gains"), tables, strict=False):
-        files[f"{name}.csv"] = to_csv(table).encode()
-    for name, figure in figures.items():
-        files |= {f"{name}.png": to_png(figure), f"{name}.svg": to_svg(figure).encode()}
+    files |= {f"{name}.csv": to_csv(table).encode() for name, table in tables.items()}
+    files |= images("accuracy", accuracy_figure([_with_least_loss(task)], style=style))
+    files |= images("rounds", rounds_figure(task.records))
+    if any(record.get("deployed_wnr_db") for record in task.records):
+        files |= images("deployed", deployment_figure(task.records))
     write_together(folder, files)
-    return report
+    return said
 
 
-def _seeds(count: int) -> str:
-    return "one seed" if count == 1 else f"{count} seeds"
+def _with_least_loss(task: TaskAnalysis) -> TaskAnalysis:
+    """Where no scheme gains, the one that loses least is marked."""
+    gains = [
+        (gain.gain_db, place)
+        for place, (curve, gain) in enumerate(zip(task.curves, task.gains, strict=True))
+        if gain is not None and gain.gain_db is not None and not is_oracle(curve.method)
+    ]
+    return replace(task, best=max(gains)[1]) if gains else task
 
 
-def _panel(report: FederatedReport) -> Panel:
-    title = str(report.records[0].get("task", ""))
-    if report.best is None:
-        return Panel(title, report.curves, report.level, report.clean)
-    return Panel(title, report.curves, report.level, report.clean, report.reference, report.gains[report.best])
+def _training_records(folder: Path) -> list[Record]:
+    path = folder / RECORDS
+    return [record for record in read(path) if record.get("experiment") == TRAINING] if path.is_file() else []
 
 
-def _tables(report: FederatedReport) -> list[Table]:
-    tables = [accuracy_table(report.curves), gain_table(report.curves, report.gains, report.level)]
-    fixed = sorted({(r["wnr_db"], r["method"], r["lambda_prime"], r["beta"]) for r in report.records if r.get("fixed")})
-    if fixed:
-        rows = [
-            (f"{wnr:g} dB", method, f"{lambda_prime:.4f}", f"{beta:g}") for wnr, method, lambda_prime, beta in fixed
-        ]
-        tables.append(Table("Temperatures fixed over the run", ("WNR", "scheme", "λ′", "β"), tuple(rows)))
-    return [*tables, _cost(report.records)]
+def _fixed(records: Sequence[Record]) -> list[Table]:
+    """A table of the temperatures that were fixed over a run, if any were."""
+    fixed = sorted({(r["wnr_db"], r["method"], r["lambda_prime"], r["beta"]) for r in records if r.get("fixed")})
+    rows = tuple(
+        (f"{wnr:g} dB", method, f"{lambda_prime:.4f}", f"{beta:g}") for wnr, method, lambda_prime, beta in fixed
+    )
+    return [Table("Temperatures fixed over the run", ("WNR", "scheme", "λ′", "β"), rows)] if rows else []
 
 
 def _cost(records: Sequence[Record]) -> Table:
-    methods = dict.fromkeys(record["method"] for record in records)
-    rows = []
-    for method in methods:
-        mine = [record for record in records if record["method"] == method]
-        seconds = np.mean([float(record.get("seconds") or 0.0) for record in mine])
-        passes = np.mean([float(record.get("num_passes") or 0) for record in mine])
-        rows.append((method, str(len(mine)), f"{passes:.0f}", f"{seconds:.0f}"))
+    rows = [
+        (method, str(num_runs), f"{passes:.0f}", f"{seconds:.0f}")
+        for method, (num_runs, passes, seconds) in mean_costs(records).items()
+    ]
     header = ("scheme", "runs", "passes over the tuning examples", "seconds")
     return Table("Mean cost of a run, training included, as the clock went", header, tuple(rows))

@@ -1,13 +1,13 @@
 """What every figure shares: its style, its size, and how it becomes a file, byte for byte the same each time."""
 
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from quietnn.errors import InvalidConfig
-from quietnn.files import write_together
+from quietnn.methods import is_oracle, style_of
 
 Figure = Any
 """A `matplotlib.figure.Figure`; matplotlib itself is imported only when one is drawn."""
@@ -68,17 +68,24 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-@contextmanager
-def drawing(style: Style = "screen") -> Iterator[None]:
-    """Draw inside this block in one of the styles; matplotlib's own settings are as before afterwards.
+def style_named(name: str) -> Style:
+    """The style of that name.
 
     Raises:
-        InvalidConfig: for a style that does not exist.
+        InvalidConfig: if there is none.
     """
+    if name == "screen":
+        return "screen"
+    if name == "paper":
+        return "paper"
+    raise InvalidConfig(f"figure style {name!r} does not exist; choose screen or paper")
+
+
+@contextmanager
+def drawing(style: Style = "screen") -> Iterator[None]:
+    """Draw inside this block in one of the styles; matplotlib's own settings are as before afterwards."""
     import matplotlib
 
-    if style not in _STYLES:
-        raise InvalidConfig(f"figure style {style!r} does not exist; choose one of {', '.join(get_args(Style))}")
     settings: Any = _COMMON | _STYLES[style]
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -122,26 +129,42 @@ def settle(figure: Figure) -> Figure:
     return figure
 
 
-def to_svg(figure: Figure) -> str:
-    """The figure as SVG text: no date, no random identifiers, letters as outlines so that no font is needed."""
-    return _render(figure, "svg").decode()
+def render(figure: Figure, kind: str) -> bytes:
+    """The figure as a PNG, SVG or PDF file, without date or random identifiers.
+
+    Letters are outlines in SVG, so that no font is needed, and in PDF fonts that a publisher accepts.
+    """
+    import matplotlib
+
+    metadata: dict[str, None] = {
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "png": {"Software": None},
+    }[kind]
+    buffer = io.BytesIO()
+    settings: Any = {key: _COMMON[key] for key in ("svg.hashsalt", "svg.fonttype", "pdf.fonttype", "savefig.dpi")}
+    with matplotlib.rc_context(settings):  # whichever style it was drawn in
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
 
 
-def to_png(figure: Figure) -> bytes:
-    """The figure as a PNG file's bytes."""
-    return _render(figure, "png")
+def images(name: str, figure: Figure, kinds: Sequence[str] = ("png", "svg")) -> dict[str, bytes]:
+    """The figure in several formats, by the names of the files."""
+    return {f"{name}.{kind}": render(figure, kind) for kind in kinds}
 
 
-def to_pdf(figure: Figure) -> bytes:
-    """The figure as a PDF file's bytes, its letters as fonts that a publisher accepts."""
-    return _render(figure, "pdf")
-
-
-def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write `stem.png` and `stem.svg`, both or neither; returns both paths."""
-    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    write_together(stem.parent, {png.name: to_png(figure), svg.name: to_svg(figure).encode()})
-    return png, svg
+def looks(methods: Sequence[str]) -> list[dict[str, Any]]:
+    """Colour, marker and dash of each method's line; a repeat keeps its colour, changes its dash and is hollow."""
+    dashes = ("-", "--", "-.", ":")
+    seen: Counter[str] = Counter()
+    found = []
+    for method in methods:
+        style, variant = style_of(method), seen[method]
+        seen[method] += 1
+        dash = dashes[(dashes.index(style.line) + variant) % 4]
+        hollow = is_oracle(method) or variant > 0
+        found.append({"colour": style.colour, "marker": style.marker, "dash": dash, "hollow": hollow})
+    return found
 
 
 def mathtext(label: str) -> str:
@@ -165,26 +188,3 @@ def decibels(wnr_db: float) -> str:
     '−7 dB'
     """
     return f"{wnr_db:g} dB".replace("-", "−")
-
-
-def _render(figure: Figure, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    metadata: dict[str, None] = {
-        "svg": {"Date": None, "Creator": None},
-        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-        "png": {"Software": None},
-    }[kind]
-    with _fixed_salt():
-        figure.savefig(buffer, format=kind, metadata=metadata)
-    return buffer.getvalue()
-
-
-@contextmanager
-def _fixed_salt() -> Iterator[None]:
-    """The settings that matter when a figure is written, whichever style it was drawn in."""
-    import matplotlib
-
-    with matplotlib.rc_context(
-        {key: _COMMON[key] for key in ("svg.hashsalt", "svg.fonttype", "pdf.fonttype", "savefig.dpi")}
-    ):
-        yield

@@ -2,12 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from quietnn.errors import InvalidConfig
 from quietnn.reports.curves import Curve, FloatArray
-from quietnn.reports.student import expanded_tail
+
+CONFIDENCE = 0.95
+"""Of every interval that the reports give."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,9 @@ def crossing(curve: Curve, level: float) -> Crossing:
     >>> crossing(make_curve("ml", [0, 2, 4], [[0.2, 0.5, 0.9]]), 0.95).reason
     'never reaches 95 %'
     """
-    _check_level(level)
-    measured = np.isfinite(curve.mean)
-    wnr_db, mean = curve.wnr_db[measured], curve.mean[measured]
+    if not 0 < level < 1:
+        raise InvalidConfig(f"level {level} is not an accuracy between 0 and 1; 60 % is 0.6")
+    wnr_db, mean = curve.measured, curve.mean[np.isfinite(curve.mean)]
     if not len(wnr_db):
         return Crossing(None, "has no results")
     found = float(_crossings(wnr_db, mean[None, :], level)[0])
@@ -63,15 +66,7 @@ def crossing(curve: Curve, level: float) -> Crossing:
     return Crossing(None, f"is below {percent(level)} at {wnr_db[-1]:g} dB, the highest WNR measured")
 
 
-def gain_db(
-    curve: Curve,
-    reference: Curve,
-    level: float,
-    *,
-    num_resamples: int = 10_000,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> Gain:
+def gain_db(curve: Curve, reference: Curve, level: float, *, num_resamples: int = 10_000) -> Gain:
     """The horizontal distance between two mean curves at an accuracy, reference minus method.
 
     The interval is a percentile bootstrap over noise draws, paired: each resample takes the same draws for both
@@ -87,12 +82,6 @@ def gain_db(
     >>> round(gain.gain_db, 6), gain.note
     (1.0, 'one draw, so no interval')
     """
-    _check_level(level)
-    if not 0 < confidence < 1 or num_resamples < 1:
-        raise InvalidConfig(
-            f"confidence {confidence} and num_resamples {num_resamples}: the first lies between 0 and 1, "
-            "the second is 1 or more"
-        )
     ours, theirs, notes = _align(curve, reference)
     ours_at, theirs_at = crossing(ours, level), crossing(theirs, level)
     if ours_at.wnr_db is None or theirs_at.wnr_db is None:
@@ -100,17 +89,25 @@ def gain_db(
         return Gain(level, None, None, None, ours.num_draws, "; ".join(notes))
     gain = theirs_at.wnr_db - ours_at.wnr_db
     if ours.num_draws < 2:
-        note = "; ".join(["one draw, so no interval", *notes])
-        return Gain(level, gain, None, None, ours.num_draws, note)
-    resampled = _resampled_gains(ours, theirs, level, num_resamples=num_resamples, seed=seed)
-    low, high = _interval(resampled, expanded_tail(confidence, ours.num_draws))
-    at_most = 1 - 2.0 ** (1 - ours.num_draws)
-    if at_most < confidence:
-        notes.insert(0, f"interval covers at most {percent(math.floor(100 * at_most) / 100)}")
+        return Gain(level, gain, None, None, ours.num_draws, "; ".join(["one draw, so no interval", *notes]))
+    resampled = _resampled_gains(ours, theirs, level, num_resamples)
+    low, high = _interval(resampled, expanded_tail(CONFIDENCE, ours.num_draws))
+    if at_most := covers_at_most(ours.num_draws):
+        notes.insert(0, f"interval covers at most {at_most}")
     open_ended = int((~np.isfinite(resampled)).sum())
     if open_ended:
         notes.insert(0, f"in {open_ended} of {num_resamples} resamples a curve does not cross")
     return Gain(level, gain, low, high, ours.num_draws, "; ".join(notes))
+
+
+def covers_at_most(num_draws: int) -> str:
+    """The confidence that an interval over few draws can have at most (see `gain_db`); empty if it has all of it.
+
+    >>> covers_at_most(5), covers_at_most(6)
+    ('93 %', '')
+    """
+    at_most = 1 - 2.0 ** (1 - num_draws)
+    return percent(math.floor(100 * at_most) / 100) if at_most < CONFIDENCE else ""
 
 
 def percent(level: float) -> str:
@@ -120,11 +117,6 @@ def percent(level: float) -> str:
     ('60 %', '62.5 %')
     """
     return f"{100 * level:.4g} %"
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InvalidConfig(f"level {level} is not an accuracy between 0 and 1; 60 % is 0.6")
 
 
 def _align(curve: Curve, reference: Curve) -> tuple[Curve, Curve, list[str]]:
@@ -165,20 +157,16 @@ def _why_no_gain(ours: Curve, ours_at: Crossing, theirs: Curve, theirs_at: Cross
         return ["nothing measured for both"]
     notes = [f"{one.label} {at.reason}" for one, at in ((ours, ours_at), (theirs, theirs_at)) if at.wnr_db is None]
     if theirs_at.wnr_db is not None and ours_at.reason.startswith("stays"):
-        notes.append(f"gain above {theirs_at.wnr_db - _measured(ours)[0]:.2f} dB")
+        notes.append(f"gain above {theirs_at.wnr_db - ours.measured[0]:.2f} dB")
     if ours_at.wnr_db is not None and theirs_at.reason.startswith(("never", "is below")):
-        notes.append(f"gain above {_measured(theirs)[-1] - ours_at.wnr_db:.2f} dB")
+        notes.append(f"gain above {theirs.measured[-1] - ours_at.wnr_db:.2f} dB")
     return notes
 
 
-def _measured(curve: Curve) -> FloatArray:
-    return curve.wnr_db[np.isfinite(curve.mean)]
-
-
-def _resampled_gains(ours: Curve, theirs: Curve, level: float, *, num_resamples: int, seed: int) -> FloatArray:
+def _resampled_gains(ours: Curve, theirs: Curve, level: float, num_resamples: int) -> FloatArray:
     """Gains of resampled draws; infinite where one curve does not cross, NaN where that leaves the sign open."""
     num_draws = ours.num_draws
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     counts = generator.multinomial(num_draws, np.full(num_draws, 1 / num_draws), size=num_resamples).astype(float)
     theirs_at = _crossings(theirs.wnr_db, _resampled_means(counts, theirs.accuracies), level)
     ours_at = _crossings(ours.wnr_db, _resampled_means(counts, ours.accuracies), level)
@@ -225,3 +213,43 @@ def _interval(gains: FloatArray, tail: float) -> tuple[float | None, float | Non
         return None, None
     low, high = np.quantile(known, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)
+
+
+def expanded_tail(confidence: float, num_draws: int) -> float:
+    """The tail to cut from a bootstrap distribution of few draws so that the interval keeps its confidence.
+
+    A bootstrap spreads `sqrt((n - 1) / n)` too little and knows no t; the expanded percentile interval makes up for
+    both, `tail = Phi(-sqrt(n / (n - 1)) t)` (Hesterberg, What Teachers Should Know About the Bootstrap, The American
+    Statistician 69(4), 2015).
+
+    >>> 0.02 < expanded_tail(0.95, 100) < 0.025, expanded_tail(0.95, 5) < 0.001
+    (True, True)
+    """
+    stretch = math.sqrt(num_draws / (num_draws - 1)) * student_quantile(confidence, num_draws - 1)
+    return NormalDist().cdf(-stretch)
+
+
+def student_quantile(confidence: float, degrees: int) -> float:
+    """The `t` that a Student variable of whole degrees of freedom stays within, on both sides; no scipy needed.
+
+    >>> round(student_quantile(0.95, 4), 3)
+    2.776
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _central_probability(middle, degrees) < confidence else (low, middle)
+    return math.sqrt(degrees) * math.tan((low + high) / 2)
+
+
+def _central_probability(angle: float, degrees: int) -> float:
+    """`P(|T| < sqrt(degrees) tan(angle))`, the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    cosine, odd = math.cos(angle), degrees % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for power in range(odd, degrees - 1, 2):
+        total += term
+        term *= cosine**2 * (power + 1) / (power + 2)
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total

@@ -1,18 +1,23 @@
-"""A run folder: the records of a sweep beside the configuration that made them."""
+"""A run folder: the records of a sweep beside the configuration that made them, and what of its plan is missing."""
 
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig, MissingData
+from quietnn.methods import CLEAN, style_of
 from quietnn.records import MOST_RECORDS, Damage, Record, read, read_sound
-from quietnn.records.schema import INFERENCE, experiment_of
+from quietnn.records.schema import INFERENCE, TRAINING, experiment_of
+from quietnn.reports.titles import counted
 
 RECORDS = "records.jsonl"
 CONFIG = "config.json"
-EXPERIMENT = INFERENCE
+SELECTION_DRAW = -1
+"""The draw under which a federation records the candidates for fixed temperatures."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def load_run(folder: Path) -> Run:
     if not kept:
         others = sorted({str(record.get("experiment")) for record in run.records})
         what = f"only records of {', '.join(others)}" if others else "no whole record"
-        raise MissingData(f"{path} holds {what}; this analysis reads records of {EXPERIMENT}")
+        raise MissingData(f"{path} holds {what}; this analysis reads records of {INFERENCE}")
     return replace(run, records=kept)
 
 
@@ -77,7 +82,7 @@ def read_run(folder: Path, *, only_sound: bool = False) -> Run:
 
 def inference_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """Those of noisy inference; a record that names no experiment is one of them."""
-    return tuple(record for record in records if experiment_of(record) == EXPERIMENT)
+    return tuple(record for record in records if experiment_of(record) == INFERENCE)
 
 
 def with_accuracy(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -105,6 +110,59 @@ def with_distinct_names(runs: Sequence[Run]) -> tuple[Run, ...]:
         replace(run, name=name, records=tuple({**record, "run": name} for record in run.records))
         for run, name in zip(runs, distinct, strict=True)
     )
+
+
+def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
+    """The `(wnr_db, draw, method)` that a configuration asks for; None if it does not say.
+
+    A channel that is set by something else has its level (bits, seconds) in the place of the WNR.
+    A federation, which is known by its rounds, is trained without noise in every draw, and chooses fixed temperatures
+    among candidates in a draw of its own.
+    """
+    config = run.config
+    wnrs, methods = config.get("wnr_db") or config.get("levels"), config.get("methods")
+    num_draws = config.get("num_draws")
+    if not isinstance(wnrs, list) or not isinstance(methods, list) or not isinstance(num_draws, int):
+        return None
+    if len(wnrs) * len(methods) * num_draws > MOST_RECORDS:
+        return None
+    cells = {(_wnr(wnr), draw, str(method)) for wnr in wnrs for draw in range(num_draws) for method in methods}
+    if "num_rounds" not in config:
+        return cells | {(math.inf, 0, CLEAN)}
+    chosen = any("fixed" in str(method) for method in methods)
+    candidates = config.get("fixed", ()) if chosen else ()
+    cells |= {(_wnr(wnr), SELECTION_DRAW, str(text)) for wnr in wnrs for text in candidates}
+    return cells | {(math.inf, draw, CLEAN) for draw in range(num_draws)}
+
+
+def measured_cells(records: Iterable[Record]) -> set[tuple[Any, ...]]:
+    """The cells that the records hold."""
+    return {
+        (_wnr(record.get("level", record.get("wnr_db"))), record.get("draw"), record.get("method"))
+        for record in records
+        if experiment_of(record).startswith((INFERENCE, TRAINING))
+    }
+
+
+def missing_sentence(run: Run) -> str:
+    """What was planned and is not there, in words; empty if all of it is, or if nothing says what was planned."""
+    planned = planned_cells(run)
+    if planned is None:
+        return ""
+    missing = planned - measured_cells(run.records)
+    if not missing:
+        return ""
+    by_name = Counter(
+        "candidates for fixed temperatures" if draw == SELECTION_DRAW else style_of(str(method)).label
+        for _, draw, method in missing
+    )
+    names = ", ".join(f"{name} ({count})" for name, count in sorted(by_name.items()))
+    planned_number = counted(len(planned), "planned result")
+    return f"{run.name}: {len(missing):,} of {planned_number} are not there yet: {names}."
+
+
+def _wnr(value: Any) -> float:
+    return float(value) if isinstance(value, int | float | str) else math.nan
 
 
 def _read_config(path: Path) -> dict[str, Any]:

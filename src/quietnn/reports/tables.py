@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.curves import Curve
-from quietnn.reports.gains import Gain, crossing, percent
+from quietnn.reports.gains import CONFIDENCE, Gain, crossing, percent
 
 ABSENT = "–"
 """What stands in a cell that was not measured."""
@@ -34,40 +34,52 @@ def accuracy_table(curves: Sequence[Curve]) -> Table:
     """
     wnrs = sorted({float(wnr) for curve in curves for wnr in curve.wnr_db})
     most = max((curve.num_draws for curve in curves), default=0)
-    caption = f"Test accuracy in per cent against WNR, mean ± standard deviation over {_draws(most)}"
+    draws = "one draw (no deviation)" if most == 1 else f"{most} noise draws"
+    caption = f"Test accuracy in per cent against WNR, mean ± standard deviation over {draws}"
     rows = [(curve.label, *_accuracy_cells(curve, wnrs)) for curve in curves]
     return Table(caption, ("method", *(f"{wnr:g} dB" for wnr in wnrs)), tuple(rows))
 
 
-def gain_table(
-    curves: Sequence[Curve], gains: Sequence[Gain | None], level: float, *, confidence: float = 0.95
-) -> Table:
+def gain_table(curves: Sequence[Curve], gains: Sequence[Gain | None], level: float) -> Table:
     """The WNR each method needs to hold an accuracy and its gain over the reference, with what must be said of it."""
     caption = f"WNR needed to hold {percent(level)} and gain over ML, with a paired bootstrap interval over draws"
-    header = ("method", "WNR (dB)", "gain (dB)", f"{percent(confidence)} interval", "draws", "note")
+    header = ("method", "WNR (dB)", "gain (dB)", f"{percent(CONFIDENCE)} interval", "draws", "note")
     rows = []
     for curve, gain in zip(curves, gains, strict=True):
         at = crossing(curve, level)
         needed = ABSENT if at.wnr_db is None else f"{at.wnr_db:.2f}"
-        rest = (ABSENT, ABSENT, str(curve.num_draws), at.reason) if gain is None else _gain_cells(gain)
-        rows.append((curve.label, needed, *rest))
+        gained, interval, num_draws, note = ABSENT, ABSENT, curve.num_draws, at.reason
+        if gain is not None:
+            gained = ABSENT if gain.gain_db is None else f"{gain.gain_db:+.2f}"
+            interval, num_draws, note = interval_text(gain), gain.num_draws, gain.note
+        rows.append((curve.label, needed, gained, interval, str(num_draws), note))
     return Table(caption, header, tuple(rows))
 
 
 def cost_table(records: Iterable[Record]) -> Table:
     """What each method cost at one WNR and draw: forward passes over the tuning examples, and seconds."""
-    passes: dict[str, list[float]] = defaultdict(list)
-    seconds: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        if record["method"] != CLEAN:
-            passes[record["method"]].append(float(record.get("num_passes") or 0))
-            seconds[record["method"]].append(float(record.get("seconds") or 0))
+    costs = mean_costs(record for record in records if record["method"] != CLEAN)
     rows = [
-        (style_of(method).label, f"{_mean(passes[method]):.0f}", f"{_mean(seconds[method]):.2f}")
-        for method in sorted(passes, key=rank)
+        (style_of(method).label, f"{costs[method][1]:.0f}", f"{costs[method][2]:.2f}")
+        for method in sorted(costs, key=rank)
     ]
     caption = "Mean cost of one denoised model, tuning and test included"
     return Table(caption, ("method", "passes over the tuning examples", "seconds"), tuple(rows))
+
+
+def mean_costs(records: Iterable[Record]) -> dict[str, tuple[int, float, float]]:
+    """For each method the number of its records, and their mean number of passes and seconds."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record["method"]].append(record)
+    return {
+        method: (
+            len(mine),
+            sum(float(record.get("num_passes") or 0) for record in mine) / len(mine),
+            sum(float(record.get("seconds") or 0) for record in mine) / len(mine),
+        )
+        for method, mine in found.items()
+    }
 
 
 def to_markdown(table: Table) -> str:
@@ -127,11 +139,6 @@ def _accuracy_cells(curve: Curve, wnrs: Sequence[float]) -> list[str]:
     return cells
 
 
-def _gain_cells(gain: Gain) -> tuple[str, str, str, str]:
-    value = ABSENT if gain.gain_db is None else f"{gain.gain_db:+.2f}"
-    return value, interval_text(gain), str(gain.num_draws), gain.note
-
-
 def interval_text(gain: Gain) -> str:
     """The interval as a reader writes it, open where a resample did not cross.
 
@@ -140,20 +147,8 @@ def interval_text(gain: Gain) -> str:
     """
     if gain.low is None or gain.high is None:
         return ABSENT
-    return f"{_two_places(gain.low)} to {_two_places(gain.high)}".replace("inf", "∞")
-
-
-def _two_places(value: float) -> str:
-    """Two decimals, and no minus before a zero."""
-    return f"{round(value, 2) + 0.0:.2f}"
-
-
-def _draws(count: int) -> str:
-    return "one draw (no deviation)" if count == 1 else f"{count} noise draws"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    low, high = (f"{round(end, 2) + 0.0:.2f}" for end in (gain.low, gain.high))  # no minus before a zero
+    return f"{low} to {high}".replace("inf", "∞")
 
 
 def _markdown_row(cells: Iterable[str]) -> str:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig
+from quietnn.files import write_together
 from quietnn.records import Record
-from quietnn.reports.figures import Figure, Style, drawing, save_figure, settle
+from quietnn.reports.figures import Figure, Style, drawing, images, settle
 
 _STYLE: Any = {
     "font.size": 9.0,
@@ -33,10 +34,11 @@ def draw_theory_figures(records: Sequence[Record], directory: Path) -> list[Path
     Raises:
         InvalidConfig: if the records of a figure are missing.
     """
-    written: list[Path] = []
+    files: dict[str, bytes] = {}
     for name, figure in theory_figures(records).items():
-        written += save_figure(figure, directory / name)
-    return written
+        files |= images(name, figure)
+    write_together(directory, files)
+    return [directory / name for name in files]
 
 
 def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dict[str, Figure]:

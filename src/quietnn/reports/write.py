@@ -1,17 +1,26 @@
-"""An analysis on the disk: summary, tables, figures and page, all drawn before the first file is written."""
+"""Reports on the disk: summary, tables, figures and page, all drawn before the first file is written."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from quietnn.errors import MissingData, unknown_choice
 from quietnn.files import write_together
-from quietnn.reports.accuracy_figure import accuracy_figure
-from quietnn.reports.analysis import CONFIDENCE, Analysis, TaskAnalysis, sentences
-from quietnn.reports.figures import Figure, Style, to_png, to_svg
-from quietnn.reports.page.document import render_analysis
-from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, to_csv, to_latex, to_markdown
-from quietnn.reports.task_figures import accuracy_panel, task_figures
+from quietnn.methods import CLEAN
+from quietnn.records.schema import THEORY
+from quietnn.reports.accuracy_figures import accuracy_figure, rounds_figure
+from quietnn.reports.analysis import Analysis, TaskAnalysis, analyse_runs, sentences, task_tables
+from quietnn.reports.federated_report import training_analyses
+from quietnn.reports.figures import Figure, Style, images
+from quietnn.reports.gains import crossing
+from quietnn.reports.page.document import render_report
+from quietnn.reports.runs import Run
+from quietnn.reports.tables import Table, to_csv, to_latex, to_markdown
+from quietnn.reports.temperature_figures import layer_records, layers_figure, surface_figure, surface_records
+from quietnn.reports.theory_figures import theory_figures
+
+FORMATS = ("pdf", "svg", "png")
 
 
 def write_analysis(
@@ -31,25 +40,86 @@ def write_analysis(
         style: how figures look.
     """
     facts = run_facts(analysis) | {name: value for name, value in (("command", command), ("date", date)) if value}
-    tables = [_tables(task) for task in analysis.tasks]
+    tables = [task_tables(task) for task in analysis.tasks]
     files: dict[str, bytes] = {"summary.md": _summary(analysis, tables, facts).encode()}
     files["tables.tex"] = "\n\n".join(to_latex(table) for one in tables for table in one.values()).encode() + b"\n"
     for task, found in zip(analysis.tasks, tables, strict=True):
-        suffix = "" if len(tables) == 1 else "-" + slug(task.task)
+        suffix = _suffix(analysis, task)
         files |= {f"{name}{suffix}.csv": to_csv(table).encode() for name, table in found.items()}
         for name, figure in task_figures(task, style=style).items():
-            files |= _images(f"{name}{suffix}", figure)
+            files |= images(f"{name}{suffix}", figure)
     if len(tables) > 1:
-        files |= _images("accuracy", accuracy_figure([accuracy_panel(task) for task in analysis.tasks], style=style))
-    files["report.html"] = render_analysis(analysis.runs, analysis, written=date, command=command).encode()
+        files |= images("accuracy", accuracy_figure(analysis.tasks, style=style))
+    files["report.html"] = render_report(analysis.runs, analysis, written=date, command=command).encode()
     write_together(out, files)
     return tuple(out / name for name in files)
+
+
+def publication_figures(
+    runs: Sequence[Run], *, style: Style = "paper", level: float | None = None
+) -> dict[str, Figure]:
+    """Every figure that the records of some runs allow, by the name of its file.
+
+    Raises:
+        MissingData: if the records allow none.
+        InvalidConfig: for broken records, or theory records of which some are missing.
+    """
+    found: dict[str, Figure] = {}
+    analysis = analyse_runs(runs, level=level)
+    for task in analysis.tasks:
+        if task.curves:
+            suffix = _suffix(analysis, task)
+            found |= {f"{name}{suffix}": figure for name, figure in task_figures(task, style=style).items()}
+    records = [record for run in runs for record in run.records]
+    for task in training_analyses(records, level=level):
+        if task.curves:
+            found[f"training-{slug(task.task)}"] = accuracy_figure([task], style=style)
+        if any(record.get("tested_rounds") for record in task.records):
+            found[f"rounds-{slug(task.task)}"] = rounds_figure(task.records, style=style)
+    theory = [record for record in records if record.get("experiment") == THEORY]
+    if theory:
+        found |= theory_figures(theory, style=style)
+    if not found:
+        where = ", ".join(str(run.folder) for run in runs)
+        raise MissingData(f"the records in {where} allow no figure; give runs of a sweep or of the theory checks")
+    return found
+
+
+def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
+    """Write each figure in each format; returns the paths.
+
+    Raises:
+        InvalidConfig: for a format that does not exist.
+    """
+    for kind in formats:
+        if kind not in FORMATS:
+            raise unknown_choice("figure format", kind, FORMATS)
+    files: dict[str, bytes] = {}
+    for name, figure in figures.items():
+        files |= images(name, figure, formats)
+    write_together(out, files)
+    return tuple(out / name for name in files)
+
+
+def task_figures(task: TaskAnalysis, *, style: Style = "screen") -> dict[str, Figure]:
+    """`accuracy`, `surface` if a search kept its trials, `layers` if layers were tuned.
+
+    The last two are taken at the WNR where ML falls below the level: there the temperatures matter most.
+    """
+    found = {"accuracy": accuracy_figure([task], style=style)}
+    falls = [crossing(reference, task.level).wnr_db for reference in task.references if reference is not None]
+    steepest = falls[0] if falls else None
+    if surfaces := surface_records(task.records, wnr_db=steepest):
+        found["surface"] = surface_figure(surfaces, style=style)
+    if layers := layer_records(task.records, wnr_db=steepest):
+        found["layers"] = layers_figure(layers, style=style)
+    return found
 
 
 def run_facts(analysis: Analysis) -> dict[str, str]:
     """What ran, for the summary: runs, seeds, draws, sizes, version."""
     records = [record for run in analysis.runs for record in run.records]
-    noisy = [record for record in records if record["method"] != "clean"]
+    noisy = [record for record in records if record["method"] != CLEAN]
 
     def all_of(field: str) -> str:
         return _join({record[field] for record in noisy or records if record.get(field) is not None})
@@ -80,16 +150,8 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "task"
 
 
-def _tables(task: TaskAnalysis) -> dict[str, Table]:
-    return {
-        "accuracy": accuracy_table(task.curves),
-        "gains": gain_table(task.curves, task.gains, task.level, confidence=CONFIDENCE),
-        "cost": cost_table(task.records),
-    }
-
-
-def _images(name: str, figure: Figure) -> dict[str, bytes]:
-    return {f"{name}.png": to_png(figure), f"{name}.svg": to_svg(figure).encode()}
+def _suffix(analysis: Analysis, task: TaskAnalysis) -> str:
+    return "" if len(analysis.tasks) == 1 else "-" + slug(task.task)
 
 
 def _summary(analysis: Analysis, tables: list[dict[str, Table]], facts: dict[str, str]) -> str:

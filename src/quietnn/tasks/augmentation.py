@@ -1,8 +1,15 @@
-"""Random crops, flips and smaller images, done on whole batches of tensors with an explicit generator."""
+"""What a training step sees: random crops, flips and smaller images; and the weights through noise."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
+
+from quietnn.batches import logits_of
+from quietnn.moments import WeightStatistics
+from quietnn.tasks.base import Inputs
+from quietnn.units import db_to_ratio
+from quietnn.weights import noisy_names
 
 
 def random_crop_flip(images: Tensor, *, padding: int, generator: torch.Generator, flips: bool = True) -> Tensor:
@@ -35,3 +42,18 @@ def shrink(images: Tensor, size: int) -> Tensor:
     if images.shape[-1] == size:
         return images
     return functional.interpolate(images, size=(size, size), mode="bilinear", antialias=True)
+
+
+def noisy_logits(model: nn.Module, inputs: Inputs, *, wnr_db: float) -> Tensor:
+    """Logits of the model with noise on its weights; gradients reach the clean weights.
+
+    Every step sees the weights through a fresh draw of the channel, `r = w + z` at a given WNR, and moves the clean
+    weights by the gradient at the noisy ones, so that they learn to bear it (Zhou et al. 2020, "Noisy machines";
+    Jankowski et al. 2022, "AirNet"): the baseline that needs retraining.
+    """
+    names = set(noisy_names(model))
+    weights = {name: parameter for name, parameter in model.named_parameters() if name in names}
+    std = (WeightStatistics.from_clean(weights.values()).variance / db_to_ratio(wnr_db)) ** 0.5
+    noisy = {name: weight + std * torch.randn_like(weight) for name, weight in weights.items()}
+    arguments = ((), inputs) if isinstance(inputs, dict) else ((inputs,), {})
+    return logits_of(functional_call(model, noisy, *arguments))

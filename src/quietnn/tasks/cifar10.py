@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, MissingData
-from quietnn.tasks.data_dir import missing
-from quietnn.tasks.download import checksum, download
+from quietnn.tasks.data_dir import checksum, download, missing
 from quietnn.tasks.plain_pickle import read_plain_pickle
 
 Split = Literal["train", "test"]

@@ -5,7 +5,6 @@ UCI Machine Learning Repository), 8x8 pixels with values 0..16, the same that sc
 once and for all: 1,000 to train on, 297 to tune on, 500 to test on.
 """
 
-from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -15,8 +14,8 @@ from safetensors.torch import load
 from torch import Tensor
 
 from quietnn.tasks.base import Examples, Task, sample
-from quietnn.tasks.fit import Progress, ignore_progress
-from quietnn.tasks.models.digits_resnet import DigitsResNet
+from quietnn.tasks.fit import Run
+from quietnn.tasks.models.resnet import DigitsResNet
 from quietnn.tasks.training import ImageRecipe, train_classifier
 from quietnn.tasks.weights_file import load_weights
 
@@ -63,28 +62,13 @@ def prepare(images: Tensor) -> Tensor:
     return (images.float() - 4.9) / 6.0
 
 
-def train_digits(
-    run_dir: Path,
-    *,
-    recipe: ImageRecipe = RECIPE,
-    resume: bool = True,
-    on_progress: Callable[[Progress], None] = ignore_progress,
-) -> dict[str, Tensor]:
+def train_digits(run: Run, *, recipe: ImageRecipe = RECIPE) -> dict[str, Tensor]:
     """Train the digits network from scratch on the 1,000 training digits and return its state dict."""
     images, labels = _split("train")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = DigitsResNet()
-    return train_classifier(
-        model,
-        images,
-        labels,
-        recipe=recipe,
-        prepare=prepare,
-        run_dir=run_dir,
-        resume=resume,
-        on_progress=on_progress,
-    )
+    return train_classifier(model, images, labels, recipe=recipe, prepare=prepare, run=run)
 
 
 def _split(part: str) -> tuple[Tensor, Tensor]:

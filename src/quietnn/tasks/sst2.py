@@ -1,12 +1,30 @@
-"""SST-2, sentences judged negative (0) or positive (1), read from `label<TAB>text` files."""
+"""SST-2, sentences judged negative (0) or positive (1), with classifiers in transformers layout.
 
+Sentences are read from `label<TAB>text` files, tokenised once, and scored in batches of similar length.
+"""
+
+import importlib
+import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from quietnn.errors import InvalidConfig
+import torch
+from torch import Tensor, nn
+
+from quietnn.batches import outputs_of
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
+from quietnn.score import Score
+from quietnn.tasks.base import Examples, Task, sample, score_batches
 from quietnn.tasks.data_dir import missing
 
 SPLITS = ("train", "dev", "test")
+
+MAX_TOKENS = 128
+"""Longer sentences are cut; the longest of SST-2 has about 70 tokens."""
+
+_TEST_SUBSET_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -57,3 +75,159 @@ def read_tsv(path: Path) -> Sentences:
         texts.append(text)
         labels.append(int(label))
     return Sentences(texts=tuple(texts), labels=tuple(labels))
+
+
+def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> Task:
+    """SST-2 with a fine-tuned classifier in transformers layout; tuned on dev, tested on test."""
+    folder = find_classifier(encoder, data_dir=data_dir, weights=weights)
+
+    @cache
+    def split(name: str) -> Examples:
+        return tokenise(load_sst2(data_dir, name), folder)
+
+    def tuning_examples(num_examples: int, seed: int) -> Examples:
+        dev = split("dev")
+        return by_length(dev.take(sample(len(dev), num_examples, seed=seed)))
+
+    def test_examples(num_examples: int | None, first: int = 0) -> Examples:
+        test = split("test")
+        return by_length(test.take(sample(len(test), num_examples, seed=_TEST_SUBSET_SEED, first=first)))
+
+    return Task(
+        name=f"sst2/{encoder}",
+        load_model=lambda: load_classifier(folder),
+        tuning_examples=tuning_examples,
+        test_examples=test_examples,
+        evaluate=evaluate_encoder,
+        run=run_sentences,
+    )
+
+
+def find_classifier(encoder: str, *, data_dir: Path, weights: Path | None = None) -> Path:
+    """The folder of a fine-tuned classifier: `weights`, `<data_dir>/sst2-<encoder>`, or a path.
+
+    Raises:
+        MissingData: if none of these is a folder with a config.json.
+        InvalidWeights: if it holds an encoder without a classifier.
+    """
+    places = [weights] if weights else [data_dir / f"sst2-{Path(encoder).name}", data_dir / encoder, Path(encoder)]
+    for place in places:
+        if (place / "config.json").is_file():
+            if _is_classifier(place):
+                return place
+            if weights is not None:
+                raise InvalidWeights(
+                    f"{place} holds an encoder without a sequence classifier; fine-tune it with: "
+                    f"quietnn train sst2/{encoder}"
+                )
+    raise missing(
+        f"a classifier fine-tuned on SST-2 called {encoder!r}",
+        [place / "config.json" for place in places],
+        f"Make one with: quietnn train sst2/{encoder}, or name a folder in transformers layout.",
+    )
+
+
+def find_encoder(encoder: str, *, data_dir: Path) -> Path:
+    """The folder of a pretrained encoder to fine-tune: `<data_dir>/<encoder>` or a path."""
+    places = [data_dir / encoder, Path(encoder)]
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    raise missing(
+        f"a pretrained encoder called {encoder!r}",
+        [place / "config.json" for place in places],
+        "Put its folder in transformers layout (config, weights, tokenizer) there.",
+    )
+
+
+def _is_classifier(folder: Path) -> bool:
+    try:
+        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
+    except (ValueError, AttributeError) as error:
+        raise InvalidWeights(f"{folder / 'config.json'} is not a model's configuration ({error})") from error
+    return any("SequenceClassification" in name for name in architectures)
+
+
+def _transformers() -> Any:
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingData(
+            "SST-2 needs the package transformers, which is not installed; try: pip install 'quietnn[hf]'"
+        ) from error
+    # Its own progress bars and load reports would break ours.
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def load_classifier(folder: Path, *, new_head: bool = False) -> nn.Module:
+    """A two-class sequence classifier from a local folder, never from a hub.
+
+    Args:
+        folder: in transformers layout.
+        new_head: an encoder that is to be fine-tuned, whose missing tensors are drawn afresh and superfluous ones left
+            out; otherwise every tensor has to be there, and no other.
+    """
+    try:
+        model, found = _transformers().AutoModelForSequenceClassification.from_pretrained(
+            folder, local_files_only=True, num_labels=2, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InvalidWeights(f"{folder} cannot be loaded as a two-class sequence classifier: {error}") from error
+    wrong = {kind: sorted(map(str, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
+    if any(wrong.values()) and not new_head:
+        told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
+        raise InvalidWeights(f"{folder} does not fit its own network ({told}); use the folder that training wrote")
+    classifier: nn.Module = model.eval()
+    return classifier
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer from a local folder, never from a hub."""
+    return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def tokenise(sentences: Sentences, folder: Path) -> Examples:
+    """All sentences as padded token tensors (num_sentences, longest)."""
+    encoded = load_tokenizer(folder)(
+        list(sentences.texts), padding="longest", truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
+    )
+    return Examples(inputs=dict(encoded), labels=torch.tensor(sentences.labels))
+
+
+def lengths(examples: Examples) -> Tensor:
+    """Number of tokens of each example that are not padding."""
+    if not isinstance(examples.inputs, dict) or "attention_mask" not in examples.inputs:
+        raise InvalidConfig("expected tokenised examples with an attention_mask")
+    return examples.inputs["attention_mask"].sum(dim=1)
+
+
+def by_length(examples: Examples) -> Examples:
+    """The same examples, shortest first, so that neighbours need little padding."""
+    return examples.take(lengths(examples).argsort(stable=True))
+
+
+def trim(examples: Examples) -> Examples:
+    """The same examples without the columns that are padding for all of them."""
+    longest = int(lengths(examples).max())
+    return Examples(
+        inputs={name: tensor[:, :longest] for name, tensor in dict(examples.inputs).items()}, labels=examples.labels
+    )
+
+
+def evaluate_encoder(model: nn.Module, examples: Examples, *, batch_size: int = 64) -> Score:
+    """Accuracy and mean cross-entropy, each batch padded to its own longest sentence only."""
+    return score_batches(model, (trim(batch) for batch in by_length(examples).batches(batch_size)))
+
+
+_CHUNK = 25
+"""Sentences that go through an encoder at once while it is fitted."""
+
+
+def run_sentences(network: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    """The logits of sentences in their own order, run in chunks of similar length without needless padding."""
+    everything = Examples(inputs, torch.zeros(len(inputs["attention_mask"]), dtype=torch.int64))
+    order = lengths(everything).argsort(stable=True)
+    chunks = [trim(everything.take(positions)) for positions in torch.split(order, _CHUNK)]
+    return torch.cat([outputs_of(network, chunk.inputs) for chunk in chunks])[order.argsort()]

@@ -1,9 +1,8 @@
-"""Train an image classifier where no weights exist: a modern recipe that fits a few CPU cores."""
+"""How networks are trained where no weights exist: image classifiers from scratch, encoders fine-tuned."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +10,14 @@ from torch.nn import functional
 
 from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
-from quietnn.tasks.augmentation import random_crop_flip, shrink
+from quietnn.tasks.augmentation import noisy_logits, random_crop_flip, shrink
 from quietnn.tasks.base import Examples
-from quietnn.tasks.fit import CHECKPOINT_SECONDS, Plan, Progress, decay_groups, fit, ignore_progress, one_cycle
-from quietnn.tasks.noise_injection import noisy_logits
+from quietnn.tasks.fit import Plan, Recipe, Run, decay_groups, fit
+from quietnn.tasks.sst2 import lengths, trim
 
 
 @dataclass(frozen=True)
-class ImageRecipe:
+class ImageRecipe(Recipe):
     """How an image classifier is trained.
 
     SGD with Nesterov momentum under a one-cycle learning rate, label smoothing, random crops and flips, no
@@ -37,7 +36,6 @@ class ImageRecipe:
         crop_padding: largest shift of a random crop, in pixels.
         flips: whether half of the images are mirrored (digits must not be).
         small_images: pairs (size, fraction of the epochs up to which it is used), in order.
-        ema_decay: if given, the result is the moving average of the weights.
         weight_noise_db: if given, every step sees the weights through noise at this WNR.
         seed: fixes initial order, crops and flips.
     """
@@ -52,17 +50,19 @@ class ImageRecipe:
     crop_padding: int = 4
     flips: bool = True
     small_images: tuple[tuple[int, float], ...] = ()
-    ema_decay: float | None = None
     weight_noise_db: float | None = None
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Refuse numbers that cannot train anything."""
-        for name in ("num_epochs", "batch_size", "peak_lr"):
-            if not getattr(self, name) > 0:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0, give a positive number")
-        if not 0.0 <= self.warmup < 1.0:
-            raise InvalidConfig(f"warmup is {self.warmup}; it is a fraction of the run, from 0 up to 1")
+    def learning_rate(self, done: float) -> float:
+        """It rises linearly to its peak over the warmup, then falls as a cosine to zero.
+
+        >>> rate = ImageRecipe(peak_lr=0.4, warmup=0.25).learning_rate
+        >>> rate(0.25), rate(0.625), round(rate(1.0), 9)
+        (0.4, 0.2, 0.0)
+        """
+        if done < self.warmup:
+            return self.peak_lr * (0.04 + 0.96 * done / self.warmup)
+        return self.peak_lr * 0.5 * (1.0 + math.cos(math.pi * (done - self.warmup) / (1.0 - self.warmup)))
 
     def image_size(self, epoch: int, full_size: int) -> int:
         """The side of the images in an epoch.
@@ -84,12 +84,9 @@ def train_classifier(
     *,
     recipe: ImageRecipe,
     prepare: Callable[[Tensor], Tensor],
-    run_dir: Path,
-    resume: bool = True,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    on_progress: Callable[[Progress], None] = ignore_progress,
+    run: Run,
 ) -> dict[str, Tensor]:
-    """Train in place; return the state dict to keep. Safe to kill: called again it resumes and ends the same.
+    """Train in place; return the state dict. Safe to kill: called again it resumes and ends the same.
 
     Args:
         model: a freshly initialised classifier.
@@ -97,10 +94,7 @@ def train_classifier(
         labels: class numbers, int64.
         recipe: how to train.
         prepare: turns uint8 images into the floats the network expects.
-        run_dir: folder of the run's checkpoints.
-        resume: continue what is in `run_dir`, else start over.
-        checkpoint_seconds: what a kill may cost at most.
-        on_progress: called after every step.
+        run: where its checkpoints are.
     """
     if len(images) < recipe.batch_size:
         raise InvalidConfig(f"a batch of {recipe.batch_size} needs more than {len(images)} images; lower --batch-size")
@@ -109,6 +103,17 @@ def train_classifier(
         decay_groups(model, recipe.weight_decay), lr=recipe.peak_lr, momentum=recipe.momentum, nesterov=True
     )
 
+    def batches(epoch: int, generator: torch.Generator) -> Iterator[Examples]:
+        order = torch.randperm(len(images), generator=generator)
+        size = recipe.image_size(epoch, images.shape[-1])
+        for start in range(0, len(images) - recipe.batch_size + 1, recipe.batch_size):
+            chosen = order[start : start + recipe.batch_size]
+            cropped = random_crop_flip(
+                images[chosen], padding=recipe.crop_padding, flips=recipe.flips, generator=generator
+            )
+            inputs = shrink(prepare(cropped), size).contiguous(memory_format=torch.channels_last)
+            yield Examples(inputs=inputs, labels=labels[chosen])
+
     def loss(network: nn.Module, batch: Examples) -> Tensor:
         if recipe.weight_noise_db is None:
             logits = outputs_of(network, batch.inputs)
@@ -116,36 +121,49 @@ def train_classifier(
             logits = noisy_logits(network, batch.inputs, wnr_db=recipe.weight_noise_db)
         return functional.cross_entropy(logits, batch.labels, label_smoothing=recipe.label_smoothing)
 
-    plan = Plan(
-        num_epochs=recipe.num_epochs,
-        num_steps=len(images) // recipe.batch_size,
-        batches=lambda epoch: _image_batches(images, labels, recipe, prepare, epoch),
-        loss=loss,
-        learning_rate=one_cycle(recipe.peak_lr, warmup=recipe.warmup),
-        seed=recipe.seed,
-        ema_decay=recipe.ema_decay,
-    )
-    settings: dict[str, Any] = {**asdict(recipe), "num_images": len(images)}
-    return fit(
-        model,
-        optimizer,
-        plan,
-        run_dir=run_dir,
-        recipe=settings,
-        resume=resume,
-        checkpoint_seconds=checkpoint_seconds,
-        on_progress=on_progress,
-    )
+    settings = {**asdict(recipe), "num_images": len(images)}
+    plan = Plan(recipe, settings, len(images) // recipe.batch_size, batches, loss)
+    return fit(model, optimizer, plan, run)
 
 
-def _image_batches(
-    images: Tensor, labels: Tensor, recipe: ImageRecipe, prepare: Callable[[Tensor], Tensor], epoch: int
-) -> Iterator[Examples]:
-    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
-    order = torch.randperm(len(images), generator=generator)
-    size = recipe.image_size(epoch, images.shape[-1])
-    for start in range(0, len(images) - recipe.batch_size + 1, recipe.batch_size):
-        chosen = order[start : start + recipe.batch_size]
-        cropped = random_crop_flip(images[chosen], padding=recipe.crop_padding, flips=recipe.flips, generator=generator)
-        inputs = shrink(prepare(cropped), size).contiguous(memory_format=torch.channels_last)
-        yield Examples(inputs=inputs, labels=labels[chosen])
+@dataclass(frozen=True)
+class EncoderRecipe(Recipe):
+    """How an encoder is fine-tuned: AdamW, linear warmup and decay, gradients clipped at norm 1."""
+
+    num_epochs: int = 3
+    batch_size: int = 32
+    peak_lr: float = 5e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    seed: int = 0
+
+    def learning_rate(self, done: float) -> float:
+        """It rises linearly to its peak over the warmup, then falls linearly to zero.
+
+        >>> rate = EncoderRecipe(peak_lr=0.4, warmup=0.2).learning_rate
+        >>> rate(0.1), rate(0.2), round(rate(0.6), 9)
+        (0.2, 0.4, 0.2)
+        """
+        return self.peak_lr * (done / self.warmup if done < self.warmup else (1.0 - done) / (1.0 - self.warmup))
+
+
+def finetune_encoder(model: nn.Module, examples: Examples, *, recipe: EncoderRecipe, run: Run) -> dict[str, Tensor]:
+    """Fine-tune in place; return the state dict. Safe to kill: called again it resumes and ends the same."""
+    optimizer = torch.optim.AdamW(decay_groups(model, recipe.weight_decay), lr=recipe.peak_lr)
+
+    def batches(_: int, generator: torch.Generator) -> Iterator[Examples]:
+        """Random batches of similar length: shuffle, sort within pools of 20 batches, shuffle the batches."""
+        order = torch.randperm(len(examples), generator=generator)
+        length = lengths(examples)
+        parts: list[Tensor] = []
+        for pool in torch.split(order, 20 * recipe.batch_size):
+            parts += torch.split(pool[length[pool].argsort(stable=True)], recipe.batch_size)
+        for index in torch.randperm(len(parts), generator=generator).tolist():
+            yield trim(examples.take(parts[index]))
+
+    def loss(network: nn.Module, batch: Examples) -> Tensor:
+        return functional.cross_entropy(outputs_of(network, batch.inputs), batch.labels)
+
+    settings = {**asdict(recipe), "num_examples": len(examples)}
+    plan = Plan(recipe, settings, -(-len(examples) // recipe.batch_size), batches, loss, max_gradient_norm=1.0)
+    return fit(model, optimizer, plan, run)

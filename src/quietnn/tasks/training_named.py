@@ -11,18 +11,15 @@ from torch import nn
 from quietnn.errors import InvalidConfig
 from quietnn.files import replacing_folder
 from quietnn.tasks.cifar10 import load_cifar10
-from quietnn.tasks.cifar10_task import weights_path
+from quietnn.tasks.cifar10_task import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation, weights_path
 from quietnn.tasks.digits import RECIPE, train_digits
-from quietnn.tasks.encoders import find_encoder, load_classifier, load_tokenizer, tokenise
-from quietnn.tasks.finetuning import EncoderRecipe, finetune_encoder
-from quietnn.tasks.fit import Progress, ignore_progress
+from quietnn.tasks.fit import Progress, Run, ignore_progress
 from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.resnet import ResNet
-from quietnn.tasks.normalisation import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation
 from quietnn.tasks.registry import split_name
-from quietnn.tasks.sst2 import load_sst2
-from quietnn.tasks.training import ImageRecipe, train_classifier
+from quietnn.tasks.sst2 import find_encoder, load_classifier, load_sst2, load_tokenizer, tokenise
+from quietnn.tasks.training import EncoderRecipe, ImageRecipe, finetune_encoder, train_classifier
 from quietnn.tasks.training_state import forget_states
 from quietnn.tasks.weights_file import load_weights, write_weights
 
@@ -98,16 +95,19 @@ def train_task(
             f"{name} cannot grow out of {grow_from!r}; only cifar10/resnet34 can, leave --grow-from out"
         )
     run_dir = run_dir or _default_run_dir(family, member, data_dir, recipe)
+    run = Run(run_dir, resume, on_progress)
+    described = {"task": name, "recipe": json.dumps(asdict(recipe))}
     if isinstance(recipe, EncoderRecipe):
-        _train_sst2(member, data_dir, recipe, run_dir, target, resume, on_progress)
+        _train_sst2(member, data_dir, recipe, run, target)
     elif family == "cifar10":
         start = _fresh(member, recipe.seed) if grow_from is None else grown(member, grow_from, data_dir, recipe.seed)
-        weights = _train_cifar10(start, data_dir, recipe, run_dir, resume, on_progress)
-        metadata = {"task": name, "recipe": json.dumps(asdict(recipe)), **start.metadata}
-        write_weights(target, weights, metadata=metadata)
+        data = load_cifar10(data_dir, "train")
+        weights = train_classifier(
+            start.model, data.images, data.labels, recipe=recipe, prepare=start.normalisation, run=run
+        )
+        write_weights(target, weights, metadata={**described, **start.metadata})
     else:
-        weights = train_digits(run_dir, recipe=recipe, resume=resume, on_progress=on_progress)
-        write_weights(target, weights, metadata={"task": name, "recipe": json.dumps(asdict(recipe))})
+        write_weights(target, train_digits(run, recipe=recipe), metadata=described)
     forget_states(run_dir)  # nothing is left to resume, and another recipe may follow
     return target
 
@@ -162,42 +162,12 @@ def grown(architecture: str, source: str, data_dir: Path, seed: int) -> Start:
     return Start(start.model, normalisation, origin)
 
 
-def _train_cifar10(
-    start: Start,
-    data_dir: Path,
-    recipe: ImageRecipe,
-    run_dir: Path,
-    resume: bool,
-    on_progress: Callable[[Progress], None],
-) -> dict[str, torch.Tensor]:
-    data = load_cifar10(data_dir, "train")
-    return train_classifier(
-        start.model,
-        data.images,
-        data.labels,
-        recipe=recipe,
-        prepare=start.normalisation,
-        run_dir=run_dir,
-        resume=resume,
-        on_progress=on_progress,
-    )
-
-
-def _train_sst2(
-    encoder: str,
-    data_dir: Path,
-    recipe: EncoderRecipe,
-    run_dir: Path,
-    target: Path,
-    resume: bool,
-    on_progress: Callable[[Progress], None],
-) -> None:
+def _train_sst2(encoder: str, data_dir: Path, recipe: EncoderRecipe, run: Run, target: Path) -> None:
     source = find_encoder(encoder, data_dir=data_dir)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # the new head's first weights
         model = load_classifier(source, new_head=True)
-    examples = tokenise(load_sst2(data_dir, "train"), source)
-    finetune_encoder(model, examples, recipe=recipe, run_dir=run_dir, resume=resume, on_progress=on_progress)
+    finetune_encoder(model, tokenise(load_sst2(data_dir, "train"), source), recipe=recipe, run=run)
     with replacing_folder(target) as partial:
         model.save_pretrained(partial)  # type: ignore[operator]
         load_tokenizer(source).save_pretrained(partial)

@@ -23,7 +23,6 @@ class TrainingState:
     Attributes:
         num_epochs_done: how many epochs are behind.
         model: the network's state dict.
-        averaged: the moving average of the state dict, empty if none is kept.
         optimizer: the optimizer's state dict.
         num_steps_done: how many steps of the epoch after them are behind.
         random_state: of torch's generator within that epoch, for dropout; None between epochs.
@@ -31,7 +30,6 @@ class TrainingState:
 
     num_epochs_done: int
     model: dict[str, Tensor]
-    averaged: dict[str, Tensor]
     optimizer: dict[str, Any]
     num_steps_done: int = 0
     random_state: Tensor | None = None
@@ -44,8 +42,7 @@ def save_state(run_dir: Path, state: TrainingState, *, recipe: dict[str, Any]) -
     run_dir.mkdir(parents=True, exist_ok=True)
     older = _finished(run_dir)
     with replacing_folder(final) as partial:
-        for name, tensors in (("model", state.model), ("averaged", state.averaged)):
-            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / f"{name}.safetensors")
+        save_file({key: tensor.contiguous() for key, tensor in state.model.items()}, partial / "model.safetensors")
         torch.save(state.optimizer, partial / "optimizer.pt")
         if state.random_state is not None:
             save_file({"torch": state.random_state}, partial / "random.safetensors")
@@ -89,7 +86,6 @@ def _load(folder: Path, run_dir: Path, recipe: dict[str, Any]) -> TrainingState:
     return TrainingState(
         num_epochs_done=int(epochs),
         model=load_file(folder / "model.safetensors"),
-        averaged=load_file(folder / "averaged.safetensors"),
         optimizer=torch.load(folder / "optimizer.pt", weights_only=True),
         num_steps_done=int(steps or 0),
         random_state=load_file(random)["torch"] if random.is_file() else None,

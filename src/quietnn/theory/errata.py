@@ -1,4 +1,7 @@
-"""What is wrong in the paper's Section IV and its proofs, each claim with the numbers that show it."""
+"""What is wrong in the paper's Section IV and its proofs, each claim with the numbers that show it.
+
+`python -m quietnn.theory.errata > docs/errata.md` writes the page, the same text at every run.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,6 +22,24 @@ NUM_SAMPLES_SHALLOW = 300_000
 PAPER_QUADRATIC = QuadraticNetwork(weight_variance=2.25, noise_variance=1.0, dimension=5, offset=0.1)
 PAPER_SHALLOW = ShallowNetwork(weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4)
 
+_HEAD = """# Errata of the paper's theory
+
+Found while checking Section IV of "Denoising Noisy Neural Networks: A Bayesian Approach with Compensation"
+and its appendices. quietnn uses the corrected forms; the printed ones stay available by name
+(`constants="printed"`, `form="printed"`). Variances are written `sw`, `sz`, `S = sw + sz`; `A`, `B` are the paper's
+`C1'`, `C2'`. This page is generated: `python -m quietnn.theory.errata > docs/errata.md`. Simulations
+use {quadratic:,} draws for the quadratic network, {shallow:,} for the tanh network, and seed {seed}; `+-` is one
+standard error. For the tanh network "corrected" is the exact value by quadrature.
+"""
+
+_MISPRINTS = """## Smaller misprints
+
+- Section IV-B, the definition of `g_i''`: `tanh^3(a u_i x + b x)` means `tanh^3(theta u_i x + rho x)`.
+- Proof of Lemma 1: "all the even terms vanish" means the odd ones; the first line of eq. 28 lacks its expectation.
+- Appendix B, eq. 42: `A_3` lacks a factor `v_i`.
+- Section III, after eq. 14: setting `mu_w = 0` drops the mean that eq. 10 still has.
+"""
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -31,8 +52,8 @@ class Measurement:
     printed: float | None
     corrected: float
     measured: float
-    standard_error: float | None
     method: str
+    standard_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,25 +70,16 @@ class Erratum:
 
 def constant_c2() -> Erratum:
     """Erratum 1: `E (x - c)^2` is `c^2 + 1/3`."""
-    corrected = QuadraticNetwork(weight_variance=2.25, noise_variance=1.0, dimension=5, offset=1.0)
-    printed = QuadraticNetwork(2.25, 1.0, 5, 1.0, constants="printed")
-    printed_figure = QuadraticNetwork(2.25, 1.0, 5, 0.1, constants="printed")
-    optimum = _simulated_quadratic(
-        "error at P3, figure 3 (c = 0.1)",
-        PAPER_QUADRATIC,
-        PAPER_QUADRATIC.optimal_theta,
-        0.0,
-        printed=float(printed_figure.error(PAPER_QUADRATIC.optimal_theta, 0.0)),
-    )
-    simulated_ml = simulate_quadratic(PAPER_QUADRATIC, 1.0, 0.0, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
+    optimum = _simulated("error at P3, figure 3 (c = 0.1)", PAPER_QUADRATIC, PAPER_QUADRATIC.optimal_theta)
+    ml = simulate_quadratic(PAPER_QUADRATIC, 1.0, 0.0, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
     gain = Measurement(
         "gain over ML, figure 3",
-        printed_figure.gain,
+        replace(PAPER_QUADRATIC, constants="printed").gain,
         PAPER_QUADRATIC.gain,
-        1 - optimum.measured / simulated_ml.mean,
-        None,
+        1 - optimum.measured / ml.mean,
         "ratio of two simulations",
     )
+    far = replace(PAPER_QUADRATIC, offset=1.0)
     return Erratum(
         1,
         "The constant C2 of Theorem 1",
@@ -76,17 +88,7 @@ def constant_c2() -> Erratum:
         "`C2' = (c^2 - 1/3)^2 d^2 + (4/3) (2 c^2 + 1/15) d`",
         "`C2 = (E (x - c)^2)^2 = (c^2 + 1/3)^2`, hence `A = (c^2 + 1/3)^2 d^2 + 2 (c^4 + 8 c^2/3 + 11/45) d` and "
         "`B = (c^2 + 1/3)^2 d^2 + (4/3) (c^2 + 1/15) d`",
-        (
-            _simulated_quadratic(
-                "error at c = 1, d = 5, sw = 2.25, sz = 1, theta = 1, rho = 0",
-                corrected,
-                1.0,
-                0.0,
-                printed=float(printed.error(1.0, 0.0)),
-            ),
-            optimum,
-            gain,
-        ),
+        (_simulated("error at c = 1, d = 5, sw = 2.25, sz = 1, theta = 1, rho = 0", far, 1.0), optimum, gain),
     )
 
 
@@ -113,7 +115,6 @@ def saddle_point() -> Erratum:
                 None,
                 64 * sw**3 * sz * b * (b - a) / s,
                 float(np.linalg.det(numerical)),
-                None,
                 "finite differences",
             ),
             Measurement(
@@ -121,7 +122,6 @@ def saddle_point() -> Erratum:
                 4 * rho * (a * s**2 * theta**2 + b * (rho**2 - sw)),
                 float(network.gradient(theta, rho)[1]),
                 float(slope),
-                None,
                 "finite differences",
             ),
         ),
@@ -130,9 +130,8 @@ def saddle_point() -> Erratum:
 
 def stray_terms() -> Erratum:
     """Erratum 3: terms in rho without a factor of c."""
-    printed = float(PAPER_SHALLOW.error(0.8, 0.6, "printed"))
     setting = "error at N = 10, c = 0.4, sw = 1, sz = 0.5, theta = 0.8, rho = 0.6"
-    row = _simulated_shallow(setting, PAPER_SHALLOW, 0.8, 0.6, printed=printed)
+    row = _simulated(setting, PAPER_SHALLOW, 0.8, 0.6)
     without = float(PAPER_SHALLOW.error(0.8, 0.6, "printed_without_stray"))
     return Erratum(
         3,
@@ -154,25 +153,18 @@ def swapped_values() -> Erratum:
         "The simulated errors of ML and of MMSE_pb are 0.25 and 0.54",
         "0.54 is ML, 0.25 is MMSE_pb",
         (
-            _simulated_shallow("simulated ML error, figure 5", PAPER_SHALLOW, 1.0, 0.0, printed=0.25),
-            _simulated_shallow("simulated MMSE_pb error, figure 5", PAPER_SHALLOW, theta, 0.0, printed=0.54),
+            replace(_simulated("simulated ML error, figure 5", PAPER_SHALLOW, 1.0), printed=0.25),
+            replace(_simulated("simulated MMSE_pb error, figure 5", PAPER_SHALLOW, theta), printed=0.54),
         ),
     )
 
 
 def lost_leading_term() -> Erratum:
     """Erratum 5: the expansion in z loses a term of order c^2."""
-    theta = PAPER_SHALLOW.optimal_theta("printed")
-    rows = []
-    for c in (0.01, 0.2, 0.4, 0.5):
-        network = _shallow_at(c)
-        printed = network.ml_error("printed")
-        rows.append(_simulated_shallow(f"ML error at c = {c}", network, 1.0, 0.0, printed=printed))
+    rows = [_simulated(f"ML error at c = {c}", _shallow_at(c), 1.0) for c in (0.01, 0.2, 0.4, 0.5)]
     small = _shallow_at(0.01)
-    for name, multiplier in (("sqrt(sw / (sw + 2 sz))", theta), ("sw / S", small.optimal_theta("leading"))):
-        printed = float(small.error(multiplier, 0.0, "printed"))
-        quantity = f"error at c = 0.01, theta = {name}"
-        rows.append(_simulated_shallow(quantity, small, multiplier, 0.0, printed=printed))
+    multipliers = {"sqrt(sw / (sw + 2 sz))": small.optimal_theta("printed"), "sw / S": small.optimal_theta("leading")}
+    rows += [_simulated(f"error at c = 0.01, theta = {name}", small, theta) for name, theta in multipliers.items()]
     return Erratum(
         5,
         "Theorem 2 is not the leading order in c",
@@ -204,11 +196,10 @@ def low_wnr_optimum() -> Erratum:
         f"At d = 5, c = 0.1 these limits are {limits[0]:.2f} and {limits[1]:.2f}, a WNR of "
         f"{-ratio_to_db(limits[0]):.1f} dB and {-ratio_to_db(limits[1]):.1f} dB. There the bias compensator does help",
         tuple(
-            _simulated_quadratic(
-                f"error at {name}, sw = 1, sz = 5 (WNR -7 dB), d = 5, c = 0.1",
-                network,
-                point.theta,
-                point.rho,
+            replace(
+                _simulated(
+                    f"error at {name}, sw = 1, sz = 5 (WNR -7 dB), d = 5, c = 0.1", network, point.theta, point.rho
+                ),
                 printed=p3.error if point is p3 else None,
             )
             for name, point in (("P3", p3), ("P2", p2), ("the edge", edge))
@@ -232,42 +223,60 @@ def negative_temperature() -> Erratum:
         f"`theta* = {PAPER_SHALLOW.optimal_theta():.3f} < sw/S = {PAPER_SHALLOW.optimal_theta('leading'):.3f}`, "
         f"`lambda'* = {PAPER_SHALLOW.optimal_lambda_prime():.3f}`: saturation shrinks it below MMSE, so among "
         "`lambda >= 0` plain MMSE is best. `rho* = 0` holds. The quadratic network does want compensation",
-        tuple(
-            _simulated_shallow(
-                f"error at {name}", PAPER_SHALLOW, theta, 0.0, printed=PAPER_SHALLOW.error(theta, 0.0, "printed")
-            )
-            for name, theta in multipliers
-        ),
+        tuple(_simulated(f"error at {name}", PAPER_SHALLOW, theta) for name, theta in multipliers),
     )
 
 
 def all_errata() -> tuple[Erratum, ...]:
     """Every erratum in order; a few seconds of simulation."""
-    return (
-        constant_c2(),
-        saddle_point(),
-        stray_terms(),
-        swapped_values(),
-        lost_leading_term(),
-        low_wnr_optimum(),
-        negative_temperature(),
-    )
+    first = (constant_c2(), saddle_point(), stray_terms(), swapped_values())
+    return (*first, lost_leading_term(), low_wnr_optimum(), negative_temperature())
 
 
-def _simulated_quadratic(
-    quantity: str, network: QuadraticNetwork, theta: float, rho: float, *, printed: float | None
+def render(errata: tuple[Erratum, ...]) -> str:
+    """The whole page."""
+    head = _HEAD.format(quadratic=NUM_SAMPLES_QUADRATIC, shallow=NUM_SAMPLES_SHALLOW, seed=SEED)
+    return "\n".join([head, *(_section(erratum) for erratum in errata), _MISPRINTS])
+
+
+def _section(erratum: Erratum) -> str:
+    lines = [
+        f"## {erratum.number}. {erratum.title}",
+        "",
+        f"*Where:* {erratum.where}.",
+        "",
+        f"*Printed:* {erratum.printed_claim}.",
+        "",
+        f"*Right:* {erratum.corrected_claim}.",
+        "",
+        "| quantity | printed | corrected | measured | by |",
+        "|---|---:|---:|---:|---|",
+        *(_row(measurement) for measurement in erratum.measurements),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(measurement: Measurement) -> str:
+    printed = "none given" if measurement.printed is None else f"{measurement.printed:.4g}"
+    measured = f"{measurement.measured:.4g}"
+    if measurement.standard_error is not None:
+        measured += f" +- {measurement.standard_error:.1g}"
+    return f"| {measurement.quantity} | {printed} | {measurement.corrected:.4g} | {measured} | {measurement.method} |"
+
+
+def _simulated(
+    quantity: str, network: QuadraticNetwork | ShallowNetwork, theta: float, rho: float = 0.0
 ) -> Measurement:
-    estimate = simulate_quadratic(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
+    """An error as printed, as it should be, and as it comes out in a simulation."""
+    if isinstance(network, QuadraticNetwork):
+        printed = replace(network, constants="printed").error(theta, rho)
+        estimate = simulate_quadratic(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
+    else:
+        printed = network.error(theta, rho, "printed")
+        estimate = simulate_shallow(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_SHALLOW)
     corrected = float(network.error(theta, rho))
-    return Measurement(quantity, printed, corrected, estimate.mean, estimate.standard_error, "Monte Carlo")
-
-
-def _simulated_shallow(
-    quantity: str, network: ShallowNetwork, theta: float, rho: float, *, printed: float | None
-) -> Measurement:
-    estimate = simulate_shallow(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_SHALLOW)
-    exact = float(network.error(theta, rho))
-    return Measurement(quantity, printed, exact, estimate.mean, estimate.standard_error, "Monte Carlo")
+    return Measurement(quantity, float(printed), corrected, estimate.mean, "Monte Carlo", estimate.standard_error)
 
 
 def _shallow_at(input_limit: float) -> ShallowNetwork:
@@ -290,15 +299,14 @@ def _crossing() -> float:
 
 
 def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> Array:
-    def second(first: tuple[float, float], other: tuple[float, float]) -> float:
-        return float(
-            sum(
-                p * q * network.error(theta + p * first[0] + q * other[0], rho + p * first[1] + q * other[1])
-                for p in (-1, 1)
-                for q in (-1, 1)
-            )
-            / (4 * step * step)
-        )
+    at, along = np.array([theta, rho]), step * np.eye(2)
 
-    along = ((step, 0.0), (0.0, step))
+    def second(first: Array, other: Array) -> float:
+        signs = [(p, q) for p in (-1, 1) for q in (-1, 1)]
+        return float(sum(p * q * network.error(*(at + p * first + q * other)) for p, q in signs) / (4 * step * step))
+
     return np.array([[second(a, b) for b in along] for a in along])
+
+
+if __name__ == "__main__":
+    print(render(all_errata()), end="")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quietnn.theory.checks import require_count, require_variances
+from quietnn.theory.family import check_variance, require_count
 from quietnn.theory.quadratic import QuadraticNetwork
 from quietnn.theory.shallow import ShallowNetwork
 
@@ -101,7 +101,7 @@ def simulate_mean_output(
     ...                            seed=0, num_samples=10).mean, 6)
     0.394751
     """
-    require_variances(weight_variance=1.0, noise_variance=noise_variance)
+    check_variance(noise_variance, "noise_variance")
     clean = np.stack([np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)])
 
     def output(rng: np.random.Generator, size: int) -> Array:

@@ -1,6 +1,7 @@
 """What the Gaussian prior costs: linear MMSE against the best estimator for the weights' own distribution."""
 
 from dataclasses import dataclass
+from math import erf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +84,6 @@ def _best_error(values: NDArray[np.float64], noise_variance: float) -> float:
 
 def _distance_to_gaussian(standard: NDArray[np.float64]) -> float:
     """The largest gap between the empirical and the normal distribution function."""
-    from math import erf, sqrt
-
     ordered = np.sort(standard)
     grid = np.linspace(-6.0, 6.0, 2401)
     normal = np.array([0.5 * (1.0 + erf(x / sqrt(2.0))) for x in grid])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietnn.errors import InvalidConfig
-from quietnn.theory.checks import require_count, require_finite, require_variances
+from quietnn.theory.family import require_count, require_finite, require_variances
 
 Constants = Literal["corrected", "printed"]
 Kind = Literal["maximum", "minimum", "saddle", "degenerate"]

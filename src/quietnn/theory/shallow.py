@@ -1,11 +1,11 @@
 """Theorem 2: the shallow tanh network `y = sum_i v_i tanh(u_i x)`, as printed, at leading order, and exact."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from quietnn.errors import InvalidConfig
-from quietnn.theory.checks import require_count, require_finite, require_variances
+from quietnn.theory.family import require_count, require_finite, require_variances
 from quietnn.theory.shallow_exact import shallow_error, shallow_optimal_theta
 
 Form = Literal["exact", "leading", "printed", "printed_without_stray"]
@@ -54,14 +54,7 @@ class ShallowNetwork:
         """The expected squared output error of the weights `theta r + rho`, on floats or arrays."""
         _require_form(form)
         if form == "exact":
-            return shallow_error(
-                theta,
-                rho,
-                weight_variance=self.weight_variance,
-                noise_variance=self.noise_variance,
-                num_hidden=self.num_hidden,
-                input_limit=self.input_limit,
-            )
+            return shallow_error(theta, rho, **asdict(self))
         if form == "leading":
             return self._leading(theta, rho)
         stray = self._stray(theta, rho) if form == "printed" else 0.0
@@ -87,30 +80,16 @@ class ShallowNetwork:
         return self.num_hidden * (self.num_hidden - 1) * (theta * theta * q * self.weight_variance + q * q / 3) ** 2
 
     def optimal_theta(self, form: Form = "exact") -> float:
-        """The best multiplier, with `rho* = 0`.
+        """The best multiplier, with `rho* = 0` and so `beta* = 0` in every form.
 
         `sqrt(sw / (sw + 2 sz))` as printed, `sw / S` (plain MMSE) at leading order; the exact one by bisection.
         """
         _require_form(form)
         if form == "exact":
-            return shallow_optimal_theta(
-                weight_variance=self.weight_variance,
-                noise_variance=self.noise_variance,
-                input_limit=self.input_limit,
-            )
+            return shallow_optimal_theta(self.weight_variance, self.noise_variance, self.input_limit)
         if form == "leading":
             return self.weight_variance / self.received_variance
         return math.sqrt(self.weight_variance / (self.weight_variance + 2 * self.noise_variance))
-
-    @property
-    def optimal_rho(self) -> float:
-        """`rho* = 0` in every form, so `beta* = 0`."""
-        return 0.0
-
-    @property
-    def optimal_beta(self) -> float:
-        """`beta* = 0` in every form."""
-        return 0.0
 
     def optimal_lambda_prime(self, form: Form = "exact") -> float:
         """`lambda'* = 1 + (sw / sz) (1 - 1 / theta*)`; zero at leading order.

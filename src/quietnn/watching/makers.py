@@ -1,4 +1,4 @@
-"""Which layer made a tensor, found by watching tensors in a forward pass instead of reading names."""
+"""Networks that are run to be watched: as they were written, left as they were, each tensor known by its maker."""
 
 import weakref
 from collections.abc import Iterator
@@ -11,10 +11,47 @@ from torch import Tensor, nn
 
 Maker = TypeVar("Maker")
 
+STATISTICS = ("running_mean", "running_var")
+"""The buffers of a BatchNorm that are not put back."""
 
 _LOCK = Lock()
 _eager = ExitStack()
 _num_uses = 0
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; then modes and buffers, such as one that counts calls, are what they were.
+
+    >>> model = nn.BatchNorm1d(2).train()
+    >>> with undisturbed(model):
+    ...     model.training, model.num_batches_tracked.add_(7)
+    (False, tensor(7))
+    >>> model.training, model.num_batches_tracked
+    (True, tensor(0))
+    """
+    modes = {module: module.training for module in model.modules()}
+    buffers = [
+        (module, name, buffer, buffer.clone(), _version(buffer))
+        for module in modes
+        for name, buffer in module._buffers.items()
+        if buffer is not None and not (isinstance(module, nn.modules.batchnorm._BatchNorm) and name in STATISTICS)
+    ]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+        with torch.no_grad():
+            for module, name, buffer, before, version in buffers:
+                module._buffers[name] = buffer
+                if version is None or version != _version(buffer):
+                    buffer.copy_(before)
+
+
+def _version(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
 
 
 @contextmanager

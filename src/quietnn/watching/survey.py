@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, call, check_finite, check_inputs, take
+from quietnn.batches import Inputs, call, num_inputs, take
 from quietnn.errors import InvalidConfig
-from quietnn.watching.makers import Makers, eagerly
-from quietnn.watching.undisturbed import undisturbed
+from quietnn.watching.makers import Makers, eagerly, undisturbed
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 """The parent of BatchNorm1d, 2d and 3d and of SyncBatchNorm; torch has no public name for it."""
@@ -49,7 +48,11 @@ def survey(model: nn.Module, inputs: Inputs) -> Survey:
     >>> survey(nn.Sequential(norm, nn.Linear(3, 3), norm, nn.BatchNorm1d(3)), torch.rand(5, 3))
     Survey(places={'0': 0.0, '3': 0.75}, shared=('0',), feeders=frozenset({'1'}))
     """
-    _check_inputs(inputs)
+    if num_inputs(inputs) < 2:
+        raise InvalidConfig(
+            f"calibration needs at least 2 inputs to tell how much they differ, but got {num_inputs(inputs)}; "
+            "about 100 unlabelled ones are a good number"
+        )
     num_calls: Counter[str] = Counter()
     num_before: dict[str, int] = {}
     makers: Makers[str] = Makers()
@@ -96,13 +99,3 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """What a layer was called with, by position or by keyword."""
     given: Tensor = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
     return given
-
-
-def _check_inputs(inputs: Inputs) -> None:
-    num_inputs = check_inputs(inputs)
-    if num_inputs < 2:
-        raise InvalidConfig(
-            f"calibration needs at least 2 inputs to tell how much they differ, but got {num_inputs}; "
-            "about 100 unlabelled ones are a good number"
-        )
-    check_finite(inputs)

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from quietnn.batches import Inputs, call, check_inputs, logits_of
+from quietnn.batches import Inputs, call, logits_of, num_inputs
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.watching.makers import Makers, eagerly
+from quietnn.watching.makers import STATISTICS, Makers, eagerly, undisturbed
 from quietnn.watching.moments import CONCENTRATION_IMAGES
 from quietnn.watching.samples import HeadSample, Sample
 from quietnn.watching.survey import CONVOLUTIONS, BatchNorm, Survey, given, has_statistics, survey
-from quietnn.watching.undisturbed import STATISTICS, undisturbed
 
 
 @dataclass(frozen=True)
@@ -190,16 +189,16 @@ class _InBatches:
         return self._num_run / max(self._num_inputs, 1)
 
     def _batches(self) -> Iterator[Inputs]:
-        num_inputs = 0
+        num_seen = 0
         for inputs, _ in self._evidence.batches():
             yield inputs
-            num_inputs += check_inputs(inputs)
-        self._num_inputs = num_inputs
+            num_seen += num_inputs(inputs)
+        self._num_inputs = num_seen
 
     def _up_to(self, name: str, inputs: Inputs) -> Visit | None:
         """Run the network up to a BatchNorm; None where it does not get there."""
         target = self._model.get_submodule(name)
-        self._num_run += check_inputs(inputs) * self._found.places[name]
+        self._num_run += num_inputs(inputs) * self._found.places[name]
 
         def at_norm(run: _Run, name: str, module: BatchNorm, activations: Tensor) -> None:
             if module is target:
@@ -212,7 +211,7 @@ class _InBatches:
         return None
 
     def _to_the_end(self, inputs: Inputs) -> Arrival:
-        self._num_run += check_inputs(inputs)
+        self._num_run += num_inputs(inputs)
         run = _Run(lambda *_: None)
         return run.arrival(run.through(self._model, inputs))
 

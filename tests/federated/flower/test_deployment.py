@@ -21,10 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from safetensors.torch import load_file
 from torch import Tensor
 
-from quietnn.federated.aggregate import aggregate
 from quietnn.federated.devices import train_device
 from quietnn.federated.flower.task import Settings
-from quietnn.federated.rounds import ServerState
+from quietnn.federated.rounds import ServerState, aggregate
 from quietnn.records import Record, read
 from quietnn.weights import noisy_names
 
@@ -273,17 +272,8 @@ def replay(found: list[Record], **changed: object) -> tuple[list[float], dict[st
             for device in record["devices"]
         }
         losses.append(sum(result.loss for result in results.values()) / len(results))
-        aggregation = aggregate(
-            server.state,
-            {device: result.update for device, result in results.items()},
-            noisy=noisy_names(model),
-            air=federation.air,
-            estimator=federation.estimator,
-            round_number=number,
-            seed=settings.seed,
-            memory=server.memory,
-        )
-        server = ServerState(number + 1, aggregation.state, aggregation.memory)
+        updates = {device: result.update for device, result in results.items()}
+        server, _ = aggregate(federation, server, updates, noisy=noisy_names(model))
     return losses, server.state
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from quietnn.federated.devices import Diverged
 from quietnn.federated.flower.arrays import to_arrays, to_state
 from quietnn.federated.flower.strategy import OverTheAir
-from quietnn.federated.flower.task import Settings, elsewhere, score_on
+from quietnn.federated.flower.task import Settings, elsewhere
 from quietnn.records import read
 from quietnn.weights import noisy_names
 
@@ -59,7 +59,7 @@ def federate(
 @cache
 def accuracy_of(seed: int) -> Callable[[dict[str, Tensor]], float]:
     task = Settings.from_run_config(RUN_CONFIG).load_task()
-    score = score_on(task, task.test)
+    score = task.score_on(task.test)
     return lambda state: score(state).accuracy
 
 

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from quietnn.errors import InvalidConfig, MissingData
-from quietnn.federated.flower.client_app import device_number
 from quietnn.federated.flower.nodes import Nodes, read_keys
 
 pytestmark = pytest.mark.flower
@@ -148,11 +147,6 @@ def test_some_devices_are_enough_to_go_on_and_none_are_not(local_grid: Callable)
     assert len(Nodes(range(5), patience=0.0).wait_for(local_grid(2, {}), 5)) == 2
     with pytest.raises(MissingData, match="no device"):
         Nodes(range(5), patience=0.0).wait_for(local_grid(0, {}), 5)
-
-
-def test_a_node_without_a_number_says_how_to_get_one() -> None:
-    with pytest.raises(InvalidConfig, match="--node-config"):
-        device_number(Context(1, 2, {}, RecordDict(), {}))
 
 
 def test_messages_of_the_test_are_those_of_flower(local_grid: Callable) -> None:

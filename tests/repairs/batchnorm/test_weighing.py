@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from quietnn.random_effects import excess_variance
 from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior
 from quietnn.watching.moments import ChannelMoments
 
@@ -27,17 +26,6 @@ def prediction(*, shift: float = 0.0, growth: float = 0.0, upstream: float = 0.0
 def sample(*, mean: float = 0.0, variance: float = 2.0, error: float = 0.01, spread: float = 0.1) -> ChannelMoments:
     noise = torch.randn(2, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * spread
     return ChannelMoments(1.0 + mean + noise[0], variance * noise[1].exp(), full(error), full(error), error)
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_the_excess_explains_the_deviations_or_is_zero(squares: list[float], known: float, scale: float) -> None:
-    values = torch.tensor(squares, dtype=torch.float64)
-    excess = excess_variance(values, torch.full_like(values, known), torch.full_like(values, scale))
-    assert excess >= 0
-    if excess:
-        assert float((values / (known + excess * scale)).mean()) == pytest.approx(1, rel=1e-6)
-    else:
-        assert float(values.mean()) <= known * (1 + 1e-9)
 
 
 @given(st.floats(-5, 5), st.floats(0, 10), st.floats(0, 1))

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietnn.errors import InfeasibleTemperatures, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.temperatures.searches import coarse_to_fine
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
-from quietnn.weights import WeightStatistics
 
 scales = st.builds(
     Scale, st.builds(WeightStatistics, st.just(0.0), st.floats(0.01, 10), st.just(10)), st.floats(0.01, 10)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
@@ -19,6 +18,7 @@ from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.temperatures.gradient import DEFAULT, GradientSettings, _Path, tune_by_gradient
 from quietnn.repairs.temperatures.steps import scales
+from quietnn.score import Split
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.weights import layerwise
 

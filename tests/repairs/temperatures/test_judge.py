@@ -106,7 +106,7 @@ def test_a_layerwise_search_finds_the_same_with_and_without(
         return Score(float((logits.argmax(dim=1) == labels).double().mean()), float(loss), len(labels))
 
     def search(memory: Callable[[], Memory]) -> object:
-        monkeypatch.setattr("quietnn.repairs.temperatures.tune.Memory", memory)
+        monkeypatch.setattr("quietnn.repairs.temperatures.judge.Memory", memory)
         return (
             tune(observe(observed.received, noise_variance=observed.noise_variance), score=score, groups="layerwise")
             .details["search"]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.evidence import Evidence
+from quietnn.moments import WeightStatistics
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
@@ -18,7 +19,6 @@ from quietnn.repairs.temperatures.searches import coarse_to_fine, search_natural
 from quietnn.repairs.temperatures.steps import Scale, natural_unit
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
-from quietnn.weights import WeightStatistics
 
 FAN_INS = (9, 64, 576, 4608)
 PLANTED = ((0.8, -1.4), (1.1, 0.6), (0.7, 2.3))

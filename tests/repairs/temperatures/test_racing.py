@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine, rounds
 from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid, search_grid
@@ -18,7 +19,6 @@ from quietnn.repairs.temperatures.tune import Search, tune
 from quietnn.score import Score, SubsetScore
 from quietnn.tasks.base import evaluate_classifier
 from quietnn.tasks.digits import digits_task
-from quietnn.weights import WeightStatistics
 
 
 def noisy_losses(num_points: int, num_examples: int, seed: int, noise: float) -> Tensor:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, Temperatures, denoiser_for
 from quietnn.repairs.temperatures.steps import Scale
-from quietnn.weights import WeightStatistics
 
 scales = st.builds(
     Scale,

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidWeights, QuietnnError
 from quietnn.evidence import Evidence
-from quietnn.folds import Split
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.temperatures.searches import product_grid
 from quietnn.repairs.temperatures.tune import Search, mmse_pb_gradient, tune
-from quietnn.score import Score, SubsetScore
+from quietnn.score import Score, Split, SubsetScore
 from quietnn.targets import noisy_weights, with_weights
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]

@@ -8,8 +8,8 @@ import pytest
 
 from quietnn import records as store
 from quietnn.records import Record
-from quietnn.reports.live.server import LiveServer
-from quietnn.reports.live.watch import Watch
+from quietnn.reports.page.server import LiveServer
+from quietnn.reports.page.watch import Watch
 
 pytestmark = pytest.mark.browser
 

@@ -8,9 +8,8 @@ import pytest
 
 from quietnn.records import Record
 from quietnn.reports.page.payload import page_lead, page_title
-from quietnn.reports.page.progress import missing_sentence
 from quietnn.reports.page.training import training_payload
-from quietnn.reports.runs import Run
+from quietnn.reports.runs import Run, missing_sentence
 
 
 def federation(method: str, wnr_db: float, draw: int, end: float) -> Record:

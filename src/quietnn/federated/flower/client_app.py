@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from quietnn.errors import InvalidConfig
@@ -36,16 +36,13 @@ def train(message: Message, context: Context) -> Message:
     number = device_number(context)
     if number not in devices:
         raise InvalidConfig(f"partition-id is {number}, but the devices are numbered 0 to {len(devices) - 1}")
-    arrays, config = message.content["arrays"], message.content["config"]
-    assert isinstance(arrays, ArrayRecord)
-    assert isinstance(config, ConfigRecord)
-    server_round = config["server-round"]
+    server_round = message.content.config_records["config"]["server-round"]
     assert isinstance(server_round, int)
     model = task.fresh_model(settings.seed)
     try:
         result = train_device(
             model,
-            to_state(arrays),
+            to_state(message.content.array_records["arrays"]),
             devices[number],
             settings.training(),
             device=number,

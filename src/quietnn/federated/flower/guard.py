@@ -19,41 +19,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
 _BAD_REPLY, _NOT_SENT = 1_000, 1_001
 
 
-class GuardedGrid(Grid):
-    """Any grid of Flower, with another `send_and_receive`."""
+class GuardedGrid:
+    """Any grid of Flower, with another `send_and_receive`; all else is the grid's own."""
 
     def __init__(self, grid: Grid) -> None:
         """Guard this grid; a guarded one is taken as it is."""
         self._grid: Grid = grid._grid if isinstance(grid, GuardedGrid) else grid
 
-    def set_run(self, run: Any) -> None:
-        """As the grid does."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Any:
+    def __getattr__(self, name: str) -> Any:
         """As the grid has it."""
-        return self._grid.run
-
-    def create_message(self, *arguments: Any, **options: Any) -> Message:
-        """As the grid does."""
-        return self._grid.create_message(*arguments, **options)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """As the grid does."""
-        return self._grid.get_node_ids()
-
-    def get_nodes(self) -> Any:
-        """As the grid does."""
-        return self._grid.get_nodes()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As the grid does."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the grid does."""
-        return self._grid.pull_messages(message_ids)
+        return getattr(self._grid, name)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send each message and wait for the replies, at most `timeout` seconds.

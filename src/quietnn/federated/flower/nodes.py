@@ -27,20 +27,14 @@ _SECONDS_FOR_THE_SILENT = 20.0
 class Nodes:
     """Remembers the number of every node, and gives each number to one node alone.
 
-    With the devices' public keys at hand, a node's number is that of its key, and nobody is asked. Without them it is
+    With the devices' public keys at hand (`read_keys`), a node's number is that of its key. Without them it is
     the `partition-id` that the node says, which Flower's simulation sets by itself and a SuperNode is started with.
     Who came first with a number keeps it: another node that says the same is refused as long as the first is there,
     and gives the number back when it returns. Two that come at once are both refused, since nobody knows who is right.
     """
 
     def __init__(self, devices: Collection[int], *, patience: float, keys: Mapping[bytes, int] | None = None) -> None:
-        """Look for these devices, and wait at most `patience` seconds for all of them before the first round.
-
-        Args:
-            devices: their numbers.
-            patience: seconds.
-            keys: the number of each public key in PEM, see `read_keys`; None asks the nodes.
-        """
+        """Look for these devices, and wait at most `patience` seconds for all of them before the first round."""
         self._devices = frozenset(devices)
         self._patience = patience
         self._keys = keys

@@ -6,7 +6,7 @@ is computed with, allocated for, or written down before it was compared with wha
 
 import io
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,10 @@ from flwr.common.constant import SType
 from numpy.lib import format as npy
 from torch import Tensor
 
-from quietnn.federated.flower.protocol import BadReply, plain
+from quietnn.federated.flower.protocol import BadReply, diverged_in, plain
 from quietnn.weights import Weights
 
+NO_ANSWER = "no answer"
 _HEADER_BYTES = 1024
 """More than any honest header of an array takes; what declares itself larger than the tensor plus this is not read."""
 _LARGEST_NUMBER = 1e18
@@ -33,14 +34,33 @@ class Reply:
     metrics: dict[str, float]
 
 
-def read_reply(reply: Message, state: Weights, *, numbers: Collection[str], weighted_by: str) -> Reply:
-    """The update `w_m - w` and the numbers in a reply to the broadcast of `state`.
+def read_replies(
+    answers: Mapping[int, Message], chosen: Iterable[int], state: Weights, *, numbers: Collection[str], weighted_by: str
+) -> tuple[dict[int, Reply], dict[int, str], dict[int, str]]:
+    """By device: the replies that can be used, why others failed, and why the training of others diverged."""
+    read: dict[int, Reply] = {}
+    failed: dict[int, str] = {}
+    diverged: dict[int, str] = {}
+    for device in chosen:
+        reply = answers.get(device)
+        try:
+            if reply is None:
+                failed[device] = NO_ANSWER
+            elif reply.has_error():
+                failed[device] = plain(reply.error.reason)
+            elif (reason := diverged_in(reply)) is not None:
+                diverged[device] = reason
+            else:
+                read[device] = read_reply(reply, state, numbers=numbers, weighted_by=weighted_by)
+        except BadReply as error:
+            failed[device] = str(error)
+    return read, failed, diverged
 
-    Args:
-        reply: the message, with content.
-        state: the state dict that was sent; names, shapes and types must be the same.
-        numbers: names of the metrics that a device reports; others are not read.
-        weighted_by: the metric that says how many examples there were; it must be above zero, and is not used.
+
+def read_reply(reply: Message, state: Weights, *, numbers: Collection[str], weighted_by: str) -> Reply:
+    """The update `w_m - w` and the numbers in a reply to the broadcast of `state`; metrics not named are not read.
+
+    The metric `weighted_by` says how many examples there were; it must be above zero, and is not used.
 
     Raises:
         BadReply: if anything in it is missing or is not what it has to be.

@@ -11,7 +11,7 @@ from quietnn.federated.devices import Diverged
 from quietnn.federated.flower.arrays import to_arrays, to_state
 from quietnn.federated.flower.nodes import read_keys
 from quietnn.federated.flower.strategy import OverTheAir
-from quietnn.federated.flower.task import Settings, elsewhere, score_on
+from quietnn.federated.flower.task import Settings, elsewhere
 from quietnn.weights import noisy_names
 
 LOGGER = logging.getLogger("flwr")
@@ -29,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
     settings = Settings.from_run_config(context.run_config)
     task = settings.load_task()
     model = task.fresh_model(settings.seed)
-    test = score_on(task, task.test)
+    test = task.score_on(task.test)
     strategy = OverTheAir(
         FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1),
         settings.federation(task, elsewhere(settings.num_devices)),

@@ -1,7 +1,7 @@
 """Any Flower strategy over the air: the devices' weights meet in a noisy sum, and the strategy gets the estimate of it.
 
 Flower's strategies average the weights that devices reply with. Over the air nobody ever holds those: the server
-receives one noisy sum. So the wrapper takes the replies of a round, computes with `quietnn.federated.aggregate` what
+receives one noisy sum. So the wrapper takes the replies of a round, computes with `quietnn.federated.rounds` what
 the server of an over-the-air system would hold, and hands the wrapped strategy the same replies with that in the place
 of every device's weights. Whatever mean the strategy takes of equal things is the estimate; what it does next (server
 momentum, Adam) goes on from there. Strategies that compare devices with each other (medians, Krum) have nothing to
@@ -13,32 +13,27 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.federated.aggregate import aggregate, check_finite
+from quietnn.federated.checkpoint import Journal
 from quietnn.federated.devices import Diverged
-from quietnn.federated.estimators import NO_MEMORY
-from quietnn.federated.flower.arrays import flat, in_kind, to_arrays, to_state, to_wide_arrays
+from quietnn.federated.flower.arrays import flat, in_kind, remembered, remind, to_arrays, to_state, to_wide_arrays
 from quietnn.federated.flower.guard import GuardedGrid
-from quietnn.federated.flower.journal import Journal
 from quietnn.federated.flower.nodes import Nodes
-from quietnn.federated.flower.optimiser import remembered, remind
-from quietnn.federated.flower.protocol import BadReply, diverged_in, plain
-from quietnn.federated.flower.replies import Reply, comparable, read_reply
-from quietnn.federated.rounds import Federation, ServerState, participants
+from quietnn.federated.flower.replies import NO_ANSWER, Reply, comparable, read_replies
+from quietnn.federated.rounds import Federation, ServerState, aggregate, check_finite, participants
 from quietnn.federated.screening import screen
 from quietnn.records import Record
 
 LOGGER = logging.getLogger("flwr")
 
-_OPTIMISER = "flower optimiser/"
-_NODES = "flower nodes"
-_NO_ANSWER = "no answer"
+CHECKPOINT, ROUNDS = "server.safetensors", "rounds.jsonl"
+_OPTIMISER, _NODES = "flower optimiser/", "flower nodes"
 
 EvaluateArrays = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -91,7 +86,8 @@ class OverTheAir(Strategy):
         self._strategy = strategy
         self._federation = federation
         self._noisy = tuple(noisy)
-        self._journal = Journal(folder, dict(settings or {}))
+        kept = None if folder is None else folder / CHECKPOINT
+        self._journal = Journal(kept, dict(settings or {}), lines=None if folder is None else folder / ROUNDS)
         self._nodes = Nodes(federation.devices, patience=patience, keys=keys)
         self._metrics = tuple(metrics)
         self._weighted_by = str(getattr(strategy, "weighted_by_key", "num-examples"))
@@ -117,7 +113,7 @@ class OverTheAir(Strategy):
         """The wrapped strategy's messages to the devices that the seed chose for this round."""
         number = self._number(server_round)
         # What is broadcast counts: a strategy around this one may have changed it.
-        memory = NO_MEMORY if self._server is None else self._server.memory
+        memory = {} if self._server is None else self._server.memory
         self._server = ServerState(number, to_state(arrays), memory)
         federation = self._federation
         nodes = self._nodes.wait_for(grid, 1 if number > self._offset else len(federation.devices))
@@ -197,7 +193,7 @@ class OverTheAir(Strategy):
             return metrics
 
         result = super().start(
-            GuardedGrid(grid),
+            cast(Grid, GuardedGrid(grid)),
             to_arrays(self._server.state),
             max(num_rounds - self._offset, 0),
             timeout,
@@ -220,22 +216,9 @@ class OverTheAir(Strategy):
             Diverged: if most of them left the finite numbers.
         """
         assert self._round is not None
-        read: dict[int, Reply] = {}
-        failed: dict[int, str] = {}
-        diverged: dict[int, str] = {}
-        for device in self._round.chosen:
-            reply = answers.get(device)
-            try:
-                if reply is None:
-                    failed[device] = _NO_ANSWER
-                elif reply.has_error():
-                    failed[device] = plain(reply.error.reason)
-                elif (reason := diverged_in(reply)) is not None:
-                    diverged[device] = reason
-                else:
-                    read[device] = read_reply(reply, server.state, numbers=self._metrics, weighted_by=self._weighted_by)
-            except BadReply as error:
-                failed[device] = str(error)
+        read, failed, diverged = read_replies(
+            answers, self._round.chosen, server.state, numbers=self._metrics, weighted_by=self._weighted_by
+        )
         screened = screen(
             server.state,
             {device: reply.update for device, reply in read.items()},
@@ -253,45 +236,33 @@ class OverTheAir(Strategy):
         devices = [device for device in self._round.chosen if device not in failed]
         self._round.record |= {"devices": devices, "missing": missing}
         if missing:
+            said = ", ".join(f"device {device} ({failed[device]})" for device in missing)
+            LOGGER.warning("round %s goes on without %s", self._round.record["round"], said)
             reasons = [failed[device] for device in missing]
-            said = (f"device {device} ({reason})" for device, reason in zip(missing, reasons, strict=True))
-            LOGGER.warning("round %s goes on without %s", self._round.record["round"], ", ".join(said))
-            if set(reasons) != {_NO_ANSWER}:
-                self._round.record |= {"reasons": reasons}
+            if set(reasons) != {NO_ANSWER}:
+                self._round.record["reasons"] = reasons
 
     def _aggregate(
         self, server: ServerState, answers: Mapping[int, Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         assert self._round is not None
-        number, federation = server.num_rounds_done, self._federation
+        number = server.num_rounds_done
         replies, failed = self._read(answers, server)
         self._note_absent(failed)
         updates = {device: reply.update for device, reply in replies.items()}
         if not updates:
             self._server = replace(server, num_rounds_done=number + 1)
             return None, None
-        aggregation = aggregate(
-            server.state,
-            updates,
-            noisy=self._noisy,
-            air=federation.air,
-            estimator=federation.estimator,
-            round_number=number,
-            seed=federation.seed,
-            memory=server.memory,
-            score=federation.score,
-            oracle=federation.oracle,
-            told=federation.told,
-        )
-        estimate = to_wide_arrays(aggregation.state)
+        after, notes = aggregate(self._federation, server, updates, noisy=self._noisy)
+        estimate = to_wide_arrays(after.state)
         handed = [self._handed(reply, estimate, answers[device]) for device, reply in replies.items()]
         arrays, metrics = self._strategy.aggregate_train(number + 1, handed)
         if arrays is None:
             raise QuietnnError(f"{type(self._strategy).__name__} made nothing of the replies of round {number + 1}")
         state = in_kind(arrays, server.state)
         check_finite(state, f"what {type(self._strategy).__name__} made of round {number + 1}")
-        self._server = ServerState(number + 1, state, aggregation.memory)
-        self._round.record |= aggregation.notes | flat(metrics)
+        self._server = replace(after, state=state)
+        self._round.record |= notes | flat(metrics)
         return to_arrays(state), metrics
 
     def _handed(self, reply: Reply, estimate: ArrayRecord, answer: Message) -> Message:
@@ -314,6 +285,8 @@ class OverTheAir(Strategy):
     def _resume(self, names: tuple[str, ...]) -> ServerState | None:
         """The server after its last finished round, and with it whatever the wrapped strategy remembered."""
         server = self._journal.load()
+        if self._journal.fell_back is not None:
+            LOGGER.warning("%s", self._journal.fell_back)
         if server is None:
             return None
         kept = {place: tensor for place, tensor in server.memory.items() if place.startswith(_OPTIMISER)}

@@ -4,22 +4,18 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from quietnn.errors import InvalidConfig, suggest, unknown_choice
-from quietnn.federated.aggregate import ScoreState
-from quietnn.federated.devices import DeviceData, copy_state
+from quietnn.federated.devices import DeviceData
 from quietnn.federated.estimators import Tuned
 from quietnn.federated.rounds import Federation
 from quietnn.federated.schemes import SCHEMES
 from quietnn.federated.settings import FederationSettings
 from quietnn.federated.tasks import FederatedTask, load_federated_task
-from quietnn.score import Score
-from quietnn.tasks.base import Examples, evaluate_classifier
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights
 
 METHODS = {name: scheme for name, scheme in SCHEMES.items() if not getattr(scheme, "oracle", False)}
 """How the server estimates the sum, by the name in the run configuration: every scheme that sees no test examples."""
@@ -40,6 +36,8 @@ class Settings(FederationSettings):
         patience: seconds to wait for devices before the first round.
     """
 
+    EXTENDABLE: ClassVar[tuple[str, ...]] = ("data_dir", "folder", "device_keys", "round_timeout", "patience")
+
     image_size: int = 0
     data_dir: str = ""
     num_rounds: int = 10
@@ -52,7 +50,6 @@ class Settings(FederationSettings):
     patience: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse what could not run."""
         super().__post_init__()
         db_to_ratio(self.wnr_db)
         if self.method not in METHODS:
@@ -80,13 +77,6 @@ class Settings(FederationSettings):
             values[key.replace("-", "_")] = value
         return cls(**values)
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this run from another; not where it is kept or how long it waits."""
-        elsewhere = {"data_dir", "folder", "device_keys", "round_timeout", "patience"}
-        return self.without_defaults(
-            {key: value for key, value in dataclasses.asdict(self).items() if key not in elsewhere}
-        )
-
     def load_task(self) -> FederatedTask:
         """The network and the data."""
         data_dir = Path(self.data_dir) if self.data_dir else None
@@ -94,32 +84,13 @@ class Settings(FederationSettings):
 
     def federation(self, task: FederatedTask, devices: Mapping[int, DeviceData]) -> Federation:
         """What stays the same from round to round; the in-process simulator takes the same object."""
+        estimator = METHODS[self.method]
         validation = task.validation(self.num_tuning_examples, seed=self.seed)
-        return Federation(
-            devices=devices,
-            training=self.training(),
-            air=self.air(self.wnr_db),
-            estimator=METHODS[self.method],
-            num_active=self.num_active,
-            seed=self.seed,
-            score=score_on(task, validation) if isinstance(METHODS[self.method], Tuned) else None,
-            told=self.told,
-            norm_bound=self.norm_bound,
-        )
+        score = task.score_on(validation) if isinstance(estimator, Tuned) else None
+        return self.federation_of(devices, estimator, wnr_db=self.wnr_db, seed=self.seed, score=score)
 
 
 def elsewhere(num_devices: int) -> dict[int, DeviceData]:
     """Devices whose examples are not here: all that a server may know of them."""
     nothing = DeviceData(torch.empty(0), torch.empty(0, dtype=torch.long), lambda inputs: inputs)
     return dict.fromkeys(range(num_devices), nothing)
-
-
-def score_on(task: FederatedTask, examples: Examples) -> ScoreState:
-    """Judges a state dict on examples, in a network of its own."""
-    model = task.fresh_model(0)
-
-    def score(state: Weights) -> Score:
-        copy_state(model, state)
-        return evaluate_classifier(model, examples)
-
-    return score

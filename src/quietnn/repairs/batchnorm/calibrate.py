@@ -64,7 +64,7 @@ def calibrate(
         QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The network is then
             as it was.
 
-    >>> import torch
+    >>> from torch import nn
     >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
     >>> same = calibrate(network, torch.rand(10, 3), noise_variance=0.0).model
     >>> torch.equal(same[1].running_var, network[1].running_var)

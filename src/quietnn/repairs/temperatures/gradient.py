@@ -19,13 +19,13 @@ from torch import Tensor
 
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
-from quietnn.folds import Split
 from quietnn.observation import Observation
 from quietnn.repairs.affine import ML, Temperatures
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import descend
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
 from quietnn.repairs.temperatures.steps import Scale, fan_in, scales
+from quietnn.score import Split
 from quietnn.weights import Partition
 
 

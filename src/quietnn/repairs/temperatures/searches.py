@@ -78,7 +78,7 @@ def search_grid(
 def even_grid(scale: Scale) -> tuple[Temperatures, ...]:
     """The full grid that `coarse_to_fine` saves most of: even steps in `(theta, shift)`, with ML among them.
 
-    >>> from quietnn.weights import WeightStatistics
+    >>> from quietnn.moments import WeightStatistics
     >>> scale = Scale(WeightStatistics(mean=0.0, variance=1.0, num_weights=10), noise_variance=1.0)
     >>> len(even_grid(scale)), ML in even_grid(scale)
     (144, True)

@@ -19,10 +19,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, Temperatures, denoiser_for, mmse
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.theory.family import Region, lambda_prime_of, region
-from quietnn.weights import WeightStatistics
 
 
 def fan_in(shape: Sequence[int]) -> int:

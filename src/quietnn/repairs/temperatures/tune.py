@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from quietnn.errors import check_is, unknown_choice
-from quietnn.evidence import Evidence, Losses, labelled
+from quietnn.evidence import Evidence, labelled
+from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
@@ -112,6 +113,7 @@ def tune(
     Returns:
         The denoised network. Details: `temperatures`, and `search` with every trial.
 
+    >>> from torch import nn
     >>> network = nn.Linear(20, 20)
     >>> length = lambda one: one.weight.detach().norm()
     >>> found = tune(network, score=length, higher_is_better=False, wnr_db=0.0)

@@ -14,8 +14,8 @@ from typing import Any
 
 from quietnn.errors import InvalidConfig
 from quietnn.files import write_whole
-from quietnn.reports.analysis import Analysis
-from quietnn.reports.page.payload import analyse_inference, page_payload
+from quietnn.reports.analysis import Analysis, analyse_runs
+from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import Run
 
 MOST_BYTES = 6_000_000
@@ -24,26 +24,8 @@ MOST_BYTES = 6_000_000
 _THRIFT = ((200_000, 200_000), (60_000, 200_000), (20_000, 100_000), (5_000, 30_000), (2_000, 5_000))
 """Points of surfaces and rows of records to keep, most first."""
 
-_SCRIPTS = (
-    "dom",
-    "save",
-    "colour",
-    "scale",
-    "tooltip",
-    "chart",
-    "mesh",
-    "heatmap",
-    "relief",
-    "dots",
-    "table",
-    "accuracy",
-    "surface",
-    "layers",
-    "training",
-    "theory",
-    "results",
-    "main",
-)
+_TOOLS = ("dom", "save", "colour", "scale", "tooltip", "chart", "mesh", "heatmap", "relief", "dots", "table")
+_SECTIONS = ("accuracy", "surface", "layers", "training", "theory", "results", "main")
 """The parts of the one script, in the order in which they build on each other."""
 
 
@@ -58,25 +40,19 @@ def write_report(
         level: the accuracy at which gains are read; by default the paper's.
         written: when, as the caller tells it; left out if empty, so that the same records give the same page.
         command: what the user typed.
-    """
-    write_whole(path, render_report(runs, level=level, written=written, command=command).encode())
-    return path
-
-
-def render_report(runs: Sequence[Run], *, level: float | None = None, written: str = "", command: str = "") -> str:
-    """The page of some runs as text."""
-    analysis = analyse_inference(runs, level=level)
-    return render_analysis(runs, analysis, level=level, written=written, command=command)
-
-
-def render_analysis(
-    runs: Sequence[Run], analysis: Analysis, *, level: float | None = None, written: str = "", command: str = ""
-) -> str:
-    """The page of runs whose noisy inference was analysed already, thinned out until it is small enough.
 
     Raises:
         InvalidConfig: for records that no page holds.
     """
+    analysis = analyse_runs(runs, level=level)
+    write_whole(path, render_report(runs, analysis, level=level, written=written, command=command).encode())
+    return path
+
+
+def render_report(
+    runs: Sequence[Run], analysis: Analysis, *, level: float | None = None, written: str = "", command: str = ""
+) -> str:
+    """The page of runs whose noisy inference was analysed already, thinned out until it is small enough."""
     for most_trials, most_rows in _THRIFT:
         payload = page_payload(runs, analysis, level=level, most_trials=most_trials, most_rows=most_rows)
         page = render_page(payload | {"written": written, "command": command})
@@ -90,7 +66,7 @@ def render_analysis(
 
 def render_page(payload: Mapping[str, Any], *, live: bool = False) -> str:
     """A payload as a page; a live one may also ask its own server for news."""
-    style, script = _style(), _script()
+    style, script = _asset("page.css"), _script()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:; "
         f"connect-src '{'self' if live else 'none'}'; base-uri 'none'; form-action 'none'"
@@ -100,32 +76,17 @@ def render_page(payload: Mapping[str, Any], *, live: bool = False) -> str:
         "title": html.escape(str(payload.get("title", "quietnn"))),
         "style": style,
         "script": script,
-        "data": pack(payload).decode("ascii"),
+        "data": _base64(compress(payload)),
         "live": " data-live" if live else "",
         "fallback": _fallback(payload),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def pack(payload: Mapping[str, Any]) -> bytes:
-    """A payload as compressed JSON in base64, the same bytes for the same numbers."""
-    return base64.b64encode(compress(payload))
-
-
 def compress(payload: Mapping[str, Any]) -> bytes:
-    """A payload as compressed JSON."""
+    """A payload as compressed JSON, the same bytes for the same numbers."""
     text = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
-
-
-def unpack(packed: bytes) -> dict[str, Any]:
-    """The payload that `pack` wrote."""
-    return unzip(base64.b64decode(packed))
-
-
-def unzip(compressed: bytes) -> dict[str, Any]:
-    """The payload that `compress` wrote."""
-    return dict(json.loads(gzip.decompress(compressed)))
 
 
 def _fallback(payload: Mapping[str, Any]) -> str:
@@ -147,19 +108,18 @@ def _html_table(table: Mapping[str, Any]) -> str:
 
 def _digest(text: str) -> str:
     """What a content security policy calls a text by."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return "sha256-" + _base64(hashlib.sha256(text.encode()).digest())
 
 
-@cache
-def _style() -> str:
-    return _asset("page.css")
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
 
 
-@cache
 def _script() -> str:
-    parts = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
+    parts = "\n".join(_asset(f"{name}.js") for name in (*_TOOLS, *_SECTIONS))
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
+@cache
 def _asset(name: str) -> str:
     return (files("quietnn.reports.page") / "assets" / name).read_text(encoding="utf-8")

@@ -9,14 +9,14 @@ import numpy as np
 
 from quietnn.methods import is_oracle, style_of
 from quietnn.records import Record
-from quietnn.reports.analysis import CONFIDENCE, TaskAnalysis, sentences
-from quietnn.reports.channels import over_channels, wnr_axis
+from quietnn.reports.analysis import TaskAnalysis, sentences, task_tables
 from quietnn.reports.curves import Curve
-from quietnn.reports.gains import Gain, crossing, percent
-from quietnn.reports.page.numbers import short, table_payload
-from quietnn.reports.surface_figure import pole_of
-from quietnn.reports.tables import accuracy_table, cost_table, gain_table, interval_text
-from quietnn.reports.titles import counted, listed, task_title
+from quietnn.reports.figures import looks
+from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing, percent
+from quietnn.reports.page.tables import short, table_payload
+from quietnn.reports.tables import interval_text
+from quietnn.reports.temperature_figures import pole_of
+from quietnn.reports.titles import counted, listed, over_channels, task_title, wnr_axis
 from quietnn.units import db_to_ratio
 
 MOST_DRAWN = 20_000
@@ -43,28 +43,10 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
         "notices": notices,
         "best": task.best,
         "curves": _curves(task),
-        "tables": {
-            "accuracy": table_payload(accuracy_table(task.curves)),
-            "gains": table_payload(gain_table(task.curves, task.gains, task.level, confidence=CONFIDENCE)),
-            "cost": table_payload(cost_table(task.records)),
-        },
+        "tables": {name: table_payload(table) for name, table in task_tables(task).items()},
         "surfaces": surfaces,
         "layers": _layers(task.records),
     }
-
-
-def looks(methods: Sequence[str]) -> list[dict[str, Any]]:
-    """Name, colour, dash and marker for a list of methods; a repeat keeps its colour and changes its dash."""
-    dashes = ("-", "--", "-.", ":")
-    seen: dict[str, int] = defaultdict(int)
-    found = []
-    for method in methods:
-        style, variant = style_of(method), seen[method]
-        seen[method] += 1
-        dash = dashes[(dashes.index(style.line) + variant) % 4] if variant else style.line
-        hollow = is_oracle(method) or variant > 0
-        found.append({"colour": style.colour, "marker": style.marker, "dash": dash, "hollow": hollow})
-    return found
 
 
 def _headline(task: TaskAnalysis) -> dict[str, str] | None:
@@ -118,11 +100,8 @@ def _gain(gain: Gain) -> dict[str, Any]:
 
 
 def _interval_name(gain: Gain) -> str:
-    """The confidence that the interval can have: few draws cannot give all of it (see `gain_db`)."""
-    at_most = 1 - 2.0 ** (1 - gain.num_draws)
-    if at_most < CONFIDENCE:
-        return f"interval of at most {percent(math.floor(100 * at_most) / 100)},"
-    return f"{percent(CONFIDENCE)} interval"
+    at_most = covers_at_most(gain.num_draws)
+    return f"interval of at most {at_most}," if at_most else f"{percent(CONFIDENCE)} interval"
 
 
 def _missing(curves: Sequence[Curve]) -> list[str]:

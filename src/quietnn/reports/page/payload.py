@@ -2,27 +2,29 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from quietnn.methods import CLEAN
 from quietnn.records import Record, other_versions
-from quietnn.records.schema import experiment_of
-from quietnn.reports.analysis import Analysis, analyse_runs
-from quietnn.reports.channels import over_channels
+from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, experiment_of
+from quietnn.reports.analysis import Analysis
 from quietnn.reports.page.inference import task_payload
-from quietnn.reports.page.progress import missing_sentence
-from quietnn.reports.page.results import results_payload
-from quietnn.reports.page.theory import EXPERIMENT as THEORY
-from quietnn.reports.page.theory import theory_payload
-from quietnn.reports.page.training import EXPERIMENT as TRAINING
-from quietnn.reports.page.training import SELECTION, training_payload
-from quietnn.reports.runs import Run, inference_records, with_accuracy, with_distinct_names
-from quietnn.reports.titles import counted, listed, span_db, task_title
+from quietnn.reports.page.tables import results_payload, table_payload
+from quietnn.reports.page.training import training_payload
+from quietnn.reports.runs import Run, inference_records, missing_sentence, with_accuracy, with_distinct_names
+from quietnn.reports.tables import Table
+from quietnn.reports.titles import counted, listed, over_channels, span_db, task_title
 
 FORMAT = 1
 _MOST_DAMAGES = 5
-_DRAWN = ("noisy_inference", TRAINING, SELECTION, THEORY)
+_DRAWN = (INFERENCE, TRAINING, SELECTION, THEORY)
+_FORMS = {
+    "corrected": "quadratic network, corrected constants",
+    "printed": "tanh network, as printed (eq. 31)",
+    "printed_without_stray": "tanh network, as printed, without the terms lacking c",
+    "exact": "tanh network, exact (quadrature)",
+    "simulated": "tanh network, simulated",
+}
 
 
 def page_payload(
@@ -39,7 +41,7 @@ def page_payload(
 
     Args:
         runs: as `read_run` returns them, whatever experiments left them.
-        analysis: of their noisy inference, as `analyse_inference` makes it.
+        analysis: of their noisy inference, as `analyse_runs` makes it.
         level: the accuracy at which gains of noisy training are read.
         num_resamples: bootstrap resamples for their intervals.
         most_trials: points of searched surfaces to keep for each task.
@@ -59,20 +61,6 @@ def page_payload(
         "results": results_payload(records, most_rows=most_rows),
         "runs": [_run(run) for run in runs],
     }
-
-
-def analyse_inference(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """The noisy inference among the records of runs, measured; without any, an analysis of no tasks.
-
-    Raises:
-        InvalidConfig: for a record that no figure can hold, with its file and number.
-    """
-    kept = [
-        replace(run, records=found)
-        for run in with_distinct_names(runs)
-        if (found := with_accuracy(inference_records(run.records)))
-    ]
-    return analyse_runs(kept, level=level, num_resamples=num_resamples)
 
 
 def page_title(runs: Sequence[Run]) -> str:
@@ -119,6 +107,52 @@ def page_lead(records: Sequence[Record]) -> str:
     if any(record.get("experiment") == THEORY for record in records):
         parts.append("The paper's theory figures, each closed form beside a simulation.")
     return " ".join(parts)
+
+
+def theory_payload(records: Sequence[Record]) -> dict[str, Any] | None:
+    """The figures that the records allow; None without any record of the theory."""
+    found = [record for record in records if record.get("experiment") == THEORY]
+    if not found:
+        return None
+
+    def all_of(kind: str) -> list[Record]:
+        return [record for record in found if record.get("kind") == kind]
+
+    return {
+        "relation": next(iter(all_of("relation")), None),
+        "estimators": all_of("estimator"),
+        "surfaces": [_surface(record, all_of("point")) for record in all_of("surface")],
+        "againstC": next(iter(all_of("against_c")), None),
+        "checks": table_payload(_checks(all_of("check"))),
+    }
+
+
+def _surface(record: Record, points: Sequence[Record]) -> dict[str, Any]:
+    here = [point for point in points if point["figure"] == record["figure"]]
+    return {
+        "figure": record["figure"],
+        "label": f"figure {record['figure']}: {_FORMS.get(record['form'], record['form'])}",
+        "theta": record["theta"],
+        "rho": record["rho"],
+        "error": record["error"],
+        "points": [{key: point[key] for key in ("name", "theta", "rho", "error", "point_kind")} for point in here],
+    }
+
+
+def _checks(records: Sequence[Record]) -> Table:
+    rows = [
+        (
+            f"{record['network']}: {record['setting']}",
+            f"{record['closed_form']:.4g}",
+            f"{record['monte_carlo']:.4g} ± {record['standard_error']:.1g}",
+            f"{record['z']:+.1f}",
+            f"{record['printed']:.4g}",
+            f"{record['z_printed']:+.1f}",
+        )
+        for record in records
+    ]
+    header = ("setting", "closed form", "Monte Carlo", "z", "as printed", "z of the printed")
+    return Table("Closed form against Monte Carlo; z is in standard errors", header, tuple(rows))
 
 
 def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool) -> list[str]:

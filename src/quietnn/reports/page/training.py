@@ -10,18 +10,13 @@ import numpy as np
 
 from quietnn.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.records import Record
-from quietnn.reports.analysis import TaskAnalysis, analyse_task
-from quietnn.reports.page.inference import looks, task_payload
-from quietnn.reports.page.numbers import short, table_payload
+from quietnn.reports.analysis import TaskAnalysis
+from quietnn.reports.federated_report import diverged_sentences, training_analyses
+from quietnn.reports.figures import looks
+from quietnn.reports.page.inference import task_payload
+from quietnn.reports.page.tables import short, table_payload
 from quietnn.reports.tables import cost_table
 from quietnn.reports.titles import counted
-
-EXPERIMENT = "noisy_training"
-SELECTION = "noisy_training_selection"
-"""The experiment of runs that only chose temperatures for others."""
-
-CHANCE = 0.1
-"""What a diverged run counts with in a curve: ten classes, guessed."""
 
 _GREY = {"colour": "#888888", "marker": None, "dash": "-", "hollow": False}
 
@@ -29,36 +24,8 @@ _GREY = {"colour": "#888888", "marker": None, "dash": "-", "hollow": False}
 def training_payload(
     records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
 ) -> list[dict[str, Any]]:
-    """A task each: what `task_payload` says of the trained networks, and the curves of their rounds.
-
-    Args:
-        records: of any experiment; those of noisy training are taken.
-        level: the accuracy at which gains are read; by default 85 % of the way from chance to the noiseless accuracy.
-        num_resamples: bootstrap resamples for each interval.
-    """
-    tasks = training_analyses(records, level=level, num_resamples=num_resamples)
-    return [_task(task) for task in tasks]
-
-
-def training_analyses(
-    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
-) -> list[TaskAnalysis]:
-    """The trained networks of each task, measured as in noisy inference; without noise, a mean over seeds."""
-    grouped: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        if record.get("experiment") == EXPERIMENT:
-            finished = record.get("accuracy") is not None
-            grouped[str(record.get("task", "unnamed task"))].append(
-                record if finished else {**record, "accuracy": CHANCE}
-            )
-    found = []
-    for task, runs in grouped.items():
-        clean = [float(record["accuracy"]) for record in runs if record["method"] == CLEAN]
-        mean = float(np.mean(clean)) if clean else None
-        aim = round(CHANCE + 0.85 * ((mean or 0.6) - CHANCE), 2) if level is None else level
-        analysis = analyse_task(task, runs, aim, num_resamples)
-        found.append(replace(analysis, clean=None if mean is None else (mean, 0)))
-    return found
+    """A task each: what `task_payload` says of the trained networks, and the curves of their rounds."""
+    return [_task(task) for task in training_analyses(records, level=level, num_resamples=num_resamples)]
 
 
 def _task(task: TaskAnalysis) -> dict[str, Any]:
@@ -66,23 +33,15 @@ def _task(task: TaskAnalysis) -> dict[str, Any]:
     payload = task_payload(task, most_trials=0)
     cost = replace(cost_table(records), caption="Mean cost of one federation, training included")
     payload["tables"]["cost"] = table_payload(cost)
+    labelled = [{**record, "method": style_of(record["method"]).label} for record in records]
     num_rounds = max((max(record.get("tested_rounds") or [0]) for record in records), default=0)
     seeds = counted(len({record.get("seed") for record in records}), "seed")
     return {
         **payload,
         "lead": f"{counted(len({r['method'] for r in records} - {CLEAN}), 'scheme')}, {seeds}, {num_rounds} rounds.",
-        "notices": [*payload["notices"], *_diverged(records)],
+        "notices": [*payload["notices"], *diverged_sentences(labelled)],
         "series": list(_series(records)),
     }
-
-
-def _diverged(records: Sequence[Record]) -> list[str]:
-    return [
-        f"{style_of(record['method']).label} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
-        f"{record.get('diverged_round', '?')}; it counts as {100 * CHANCE:g} %."
-        for record in records
-        if record.get("status") == "diverged"
-    ]
 
 
 def _series(records: Sequence[Record]) -> Iterator[dict[str, Any]]:

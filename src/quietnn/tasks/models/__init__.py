@@ -5,10 +5,8 @@ from functools import partial
 
 from torch import nn
 
-from quietnn.tasks.models.branched_shufflenet import shufflenet_v2_x0_5
-from quietnn.tasks.models.resnet import resnet18, resnet34
-from quietnn.tasks.models.shufflenet import shufflenet_v2
-from quietnn.tasks.models.thin_resnet import thin_resnet
+from quietnn.tasks.models.resnet import resnet18, resnet34, thin_resnet
+from quietnn.tasks.models.shufflenet import shufflenet_v2, shufflenet_v2_x0_5
 
 IMAGE_MODELS: dict[str, Callable[[], nn.Module]] = {
     "resnet18": resnet18,

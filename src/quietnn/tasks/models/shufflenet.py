@@ -1,9 +1,26 @@
-"""ShuffleNetV2 (Ma et al. 2018) for 32x32 images, with the state-dict names of the paper's 1.26M-parameter network."""
+"""ShuffleNetV2 (Ma et al. 2018) for 32x32 images, in the two forms it is published in, with their state-dict names."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.tasks.models.channel_shuffle import shuffle_channels
+
+def shuffle_channels(left: Tensor, right: Tensor) -> Tensor:
+    """Interleave the channels of two branches, the step that gives the network its name: `l0 r0 l1 r1 ...`.
+
+    >>> left, right = torch.tensor([0, 1]).reshape(1, 2, 1, 1), torch.tensor([5, 6]).reshape(1, 2, 1, 1)
+    >>> shuffle_channels(left, right).flatten().tolist()
+    [0, 5, 1, 6]
+    """
+    return torch.stack((left, right), dim=2).flatten(1, 2)
+
+
+def _pointwise(in_channels: int, out_channels: int) -> nn.Conv2d:
+    return nn.Conv2d(in_channels, out_channels, 1, bias=False)
+
+
+def _depthwise(channels: int, *, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(channels, channels, 3, stride=stride, padding=1, groups=channels, bias=False)
 
 
 class BasicUnit(nn.Module):
@@ -12,11 +29,11 @@ class BasicUnit(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         half = channels // 2
-        self.conv1 = nn.Conv2d(half, half, 1, bias=False)
+        self.conv1 = _pointwise(half, half)
         self.bn1 = nn.BatchNorm2d(half)
-        self.conv2 = nn.Conv2d(half, half, 3, padding=1, groups=half, bias=False)
+        self.conv2 = _depthwise(half, stride=1)
         self.bn2 = nn.BatchNorm2d(half)
-        self.conv3 = nn.Conv2d(half, half, 1, bias=False)
+        self.conv3 = _pointwise(half, half)
         self.bn3 = nn.BatchNorm2d(half)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,15 +51,15 @@ class DownUnit(nn.Module):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         half = out_channels // 2
-        self.conv1 = nn.Conv2d(in_channels, in_channels, 3, stride=2, padding=1, groups=in_channels, bias=False)
+        self.conv1 = _depthwise(in_channels, stride=2)
         self.bn1 = nn.BatchNorm2d(in_channels)
-        self.conv2 = nn.Conv2d(in_channels, half, 1, bias=False)
+        self.conv2 = _pointwise(in_channels, half)
         self.bn2 = nn.BatchNorm2d(half)
-        self.conv3 = nn.Conv2d(in_channels, half, 1, bias=False)
+        self.conv3 = _pointwise(in_channels, half)
         self.bn3 = nn.BatchNorm2d(half)
-        self.conv4 = nn.Conv2d(half, half, 3, stride=2, padding=1, groups=half, bias=False)
+        self.conv4 = _depthwise(half, stride=2)
         self.bn4 = nn.BatchNorm2d(half)
-        self.conv5 = nn.Conv2d(half, half, 1, bias=False)
+        self.conv5 = _pointwise(half, half)
         self.bn5 = nn.BatchNorm2d(half)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,22 +73,16 @@ class DownUnit(nn.Module):
 
 
 class ShuffleNetV2(nn.Module):
-    """A 3x3 stem of 24 channels, three stages of one down unit and some basic ones, a 1x1 head."""
+    """A stem of 24 channels, stages of one down unit and 3, 7 and 3 basic ones, a 1x1 head: the paper's network."""
 
-    def __init__(
-        self,
-        channels: tuple[int, int, int, int],
-        *,
-        num_blocks: tuple[int, int, int] = (3, 7, 3),
-        num_classes: int = 10,
-    ) -> None:
+    def __init__(self, channels: tuple[int, int, int, int], *, num_classes: int = 10) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 24, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(24)
-        self.layer1 = _stage(24, channels[0], num_blocks[0])
-        self.layer2 = _stage(channels[0], channels[1], num_blocks[1])
-        self.layer3 = _stage(channels[1], channels[2], num_blocks[2])
-        self.conv2 = nn.Conv2d(channels[2], channels[3], 1, bias=False)
+        self.layer1 = _plain_stage(24, channels[0], 3)
+        self.layer2 = _plain_stage(channels[0], channels[1], 7)
+        self.layer3 = _plain_stage(channels[1], channels[2], 3)
+        self.conv2 = _pointwise(channels[2], channels[3])
         self.bn2 = nn.BatchNorm2d(channels[3])
         self.linear = nn.Linear(channels[3], num_classes)
 
@@ -84,7 +95,7 @@ class ShuffleNetV2(nn.Module):
         return logits
 
 
-def _stage(in_channels: int, out_channels: int, num_basic_units: int) -> nn.Sequential:
+def _plain_stage(in_channels: int, out_channels: int, num_basic_units: int) -> nn.Sequential:
     down = DownUnit(in_channels, out_channels)
     return nn.Sequential(down, *(BasicUnit(out_channels) for _ in range(num_basic_units)))
 
@@ -96,3 +107,70 @@ def shufflenet_v2(*, num_classes: int = 10) -> ShuffleNetV2:
     1263854
     """
     return ShuffleNetV2((116, 232, 464, 1024), num_classes=num_classes)
+
+
+class BranchedUnit(nn.Module):
+    """The same units with other names; with stride 2 both branches work, else `branch1` is the identity."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        half = out_channels // 2
+        self.branch1 = nn.Sequential()
+        if stride == 2:
+            self.branch1 = nn.Sequential(
+                _depthwise(in_channels, stride=2),
+                nn.BatchNorm2d(in_channels),
+                _pointwise(in_channels, half),
+                nn.BatchNorm2d(half),
+                nn.ReLU(),
+            )
+        self.branch2 = nn.Sequential(
+            _pointwise(in_channels if stride == 2 else half, half),
+            nn.BatchNorm2d(half),
+            nn.ReLU(),
+            _depthwise(half, stride=stride),
+            nn.BatchNorm2d(half),
+            _pointwise(half, half),
+            nn.BatchNorm2d(half),
+            nn.ReLU(),
+        )
+        self.splits = stride == 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (batch, in_channels, h, w) to (batch, out_channels, h / stride, w / stride)."""
+        left, right = x.chunk(2, dim=1) if self.splits else (x, x)
+        return shuffle_channels(self.branch1(left), self.branch2(right))
+
+
+class BranchedShuffleNetV2(nn.Module):
+    """A 3x3 stem, stages of 4, 8 and 4 units, a 1x1 head."""
+
+    def __init__(self, channels: tuple[int, int, int, int, int], *, num_classes: int = 10) -> None:
+        super().__init__()
+        stem = nn.Conv2d(3, channels[0], 3, padding=1, bias=False)
+        self.conv1 = nn.Sequential(stem, nn.BatchNorm2d(channels[0]), nn.ReLU())
+        self.stage2 = _branched_stage(channels[0], channels[1], 4)
+        self.stage3 = _branched_stage(channels[1], channels[2], 8)
+        self.stage4 = _branched_stage(channels[2], channels[3], 4)
+        self.conv5 = nn.Sequential(_pointwise(channels[3], channels[4]), nn.BatchNorm2d(channels[4]), nn.ReLU())
+        self.fc = nn.Linear(channels[4], num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (batch, 3, h, w) to logits (batch, num_classes)."""
+        x = self.stage4(self.stage3(self.stage2(self.conv1(images))))
+        logits: Tensor = self.fc(torch.mean(self.conv5(x), dim=(2, 3)))
+        return logits
+
+
+def _branched_stage(in_channels: int, out_channels: int, num_units: int) -> nn.Sequential:
+    first = BranchedUnit(in_channels, out_channels, stride=2)
+    return nn.Sequential(first, *(BranchedUnit(out_channels, out_channels, stride=1) for _ in range(num_units - 1)))
+
+
+def shufflenet_v2_x0_5(*, num_classes: int = 10) -> BranchedShuffleNetV2:
+    """ShuffleNetV2 x0.5: channels 24, 48, 96, 192 and a head of 1024.
+
+    >>> sum(parameter.numel() for parameter in shufflenet_v2_x0_5().parameters())
+    352042
+    """
+    return BranchedShuffleNetV2((24, 48, 96, 192, 1024), num_classes=num_classes)

@@ -1,0 +1,104 @@
+"""Verbs that make and test clean weights: `quietnn train`, `quietnn evaluate`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quietnn.cli import options
+
+
+def train(
+    task: options.TaskName,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training data (default: the recipe's)")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per step (default: the recipe's)")] = None,
+    lr: Annotated[float | None, typer.Option(help="Peak learning rate (default: the recipe's)")] = None,
+    seed: Annotated[int, typer.Option(help="Fixes initial weights, order and augmentation")] = 0,
+    progressive: Annotated[
+        bool, typer.Option(help="CIFAR-10: begin with images of 16x16, then 24x24; end with 32x32")
+    ] = True,
+    weight_noise_db: Annotated[
+        float | None, typer.Option(help="Images: train with noise at this WNR on the weights, to bear it later")
+    ] = None,
+    grow_from: Annotated[
+        str | None, typer.Option(help="CIFAR-10: begin with the weights of this shallower network, such as resnet18")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the checkpoints (default: in the data folder)")
+    ] = None,
+    log: Annotated[Path | None, typer.Option(help="Append one JSON line every 25 steps to this file")] = None,
+    data_dir: options.DataDir = None,
+    out: Annotated[Path | None, typer.Option(help="Weights to write (default: where evaluate finds them)")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace weights that are there already")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue after a kill, or start over")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (default: all)")] = None,
+) -> None:
+    """Train a network, or fine-tune an encoder; kill it at any time and call again to resume."""
+    from dataclasses import replace
+
+    import torch
+
+    from quietnn.cli.progress import training_progress
+    from quietnn.errors import InvalidConfig
+    from quietnn.tasks.data_dir import resolve_data_dir
+    from quietnn.tasks.training import ImageRecipe
+    from quietnn.tasks.training_named import default_recipe, train_task
+
+    recipe = default_recipe(task, grow_from=grow_from)
+    asked: dict[str, Any] = {"num_epochs": epochs, "batch_size": batch_size, "peak_lr": lr, "seed": seed}
+    recipe = replace(recipe, **{name: value for name, value in asked.items() if value is not None})
+    if isinstance(recipe, ImageRecipe):
+        small_images = recipe.small_images if progressive else ()
+        recipe = replace(recipe, small_images=small_images, weight_noise_db=weight_noise_db)
+    elif weight_noise_db is not None:
+        raise InvalidConfig(f"--weight-noise-db is for image networks, not for {task}; leave it out")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    folder = resolve_data_dir(data_dir)
+    with training_progress(task, log=log) as on_progress:
+        path = train_task(
+            task,
+            data_dir=folder,
+            recipe=recipe,
+            out=out,
+            grow_from=grow_from,
+            run_dir=run_dir,
+            resume=resume,
+            overwrite=overwrite,
+            on_progress=on_progress,
+        )
+    option = f" --weights {path}" if out is not None or task == "digits" else ""
+    typer.echo(f"wrote {path}; test it with: quietnn evaluate {task}{option}")
+
+
+def evaluate(
+    task: options.TaskName,
+    weights: options.OtherWeights = None,
+    num_examples: Annotated[int | None, typer.Option(help="A fixed subset of the test data (default: all)")] = None,
+    data_dir: options.DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Test a task's clean weights: accuracy with its standard error, and loss."""
+    from quietnn.tasks.registry import load_task
+    from quietnn.weights import check_module
+
+    loaded = load_task(task, data_dir=data_dir, weights=weights)
+    model = loaded.load_model()
+    check_module(model)
+    score = loaded.score_of(model, loaded.test_examples(num_examples))
+    if as_json:
+        fields = {
+            "task": loaded.name,
+            "accuracy": score.accuracy,
+            "standard_error": None if score.accuracy is None else score.standard_error,
+            **({} if score.value is None else {"score": score.value}),
+            "loss": score.loss,
+            "num_examples": score.num_examples,
+        }
+        typer.echo(json.dumps(fields))
+    else:
+        reached = f"score {score}"
+        if score.accuracy is not None:
+            reached = f"accuracy {100 * score.accuracy:.2f} % +- {100 * score.standard_error:.2f} (standard error)"
+        typer.echo(f"{loaded.name}: {reached} on {score.num_examples} examples, loss {score.loss:.4f}")

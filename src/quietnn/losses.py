@@ -1,0 +1,157 @@
+"""Labels, and the loss of each example: class numbers, probabilities, or anything that a loss of one's own compares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from quietnn.batches import as_tensor
+from quietnn.errors import InvalidConfig
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""`loss(outputs, labels)`: one loss for each example, shape (examples,)."""
+
+_ROUNDING = 0.01
+"""By how much probabilities in 16 bits may fail to add up to 1."""
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The loss of a classifier on each example.
+
+    >>> cross_entropy(torch.zeros(1, 2), torch.tensor([1]))
+    tensor([0.6931])
+    """
+    return functional.cross_entropy(outputs, labels, reduction="none")
+
+
+def as_labels(given: object) -> Tensor:
+    """Labels in any form as a tensor.
+
+    >>> as_labels([0, 2])
+    tensor([0, 2])
+    """
+    if isinstance(given, list | tuple) and all(isinstance(label, int) for label in given):
+        return torch.tensor(given)
+    if not isinstance(given, Tensor) and not hasattr(given, "__array__"):
+        raise InvalidConfig(
+            f"labels is a {type(given).__name__}, and a tensor is needed; torch.as_tensor(...) makes one of class "
+            "numbers, for example labels=torch.tensor([0, 2, 1])"
+        )
+    return as_tensor(given)
+
+
+def check_labels(labels: Tensor, num_inputs: int) -> Tensor:
+    """Labels as cross-entropy takes them: class numbers in int64, or the probabilities of all classes.
+
+    Args:
+        labels: class numbers, shape (examples,) or with positions behind; or float, (examples, classes).
+        num_inputs: how many examples the labels are for.
+
+    Raises:
+        InvalidConfig: if they are of another kind or number, or negative.
+
+    >>> check_labels(torch.tensor([0, 2], dtype=torch.int32), 2)
+    tensor([0, 2])
+    """
+    shape = tuple(labels.shape)
+    if not shape or len(labels) != num_inputs:
+        raise InvalidConfig(f"{num_inputs} inputs do not go with labels of shape {shape}; give one for each")
+    if len(shape) == 2 and shape[1] == 1:
+        raise InvalidConfig(f"labels have shape {shape}; class numbers have shape ({num_inputs},): use labels[:, 0]")
+    if labels.is_floating_point():
+        if len(shape) == 1:
+            raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
+        return _checked_probabilities(labels)
+    if labels.is_complex() or labels.dtype == torch.bool:
+        raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
+    if labels.numel() and int(labels.min()) < 0:
+        raise InvalidConfig(
+            f"the smallest label is {int(labels.min())}; class numbers start at 0, leave out examples without a label"
+        )
+    return labels.long()
+
+
+def _checked_probabilities(labels: Tensor) -> Tensor:
+    totals = labels.double().sum(1)
+    if labels.numel() and not bool((labels >= 0).all() and (totals - 1).abs().max() < _ROUNDING):
+        raise InvalidConfig(
+            f"labels are {labels.dtype} of shape {tuple(labels.shape)} and not probabilities, which add up to "
+            "1; inputs come before labels: repair(model, inputs, labels); for other targets give loss=..."
+        )
+    return labels
+
+
+def check_outputs(outputs: Tensor, labels: Tensor) -> None:
+    """Refuse outputs that are not one number for each class, and labels that are none of the classes.
+
+    Args:
+        outputs: of a classifier, (examples, classes, ...).
+        labels: of these examples, as `check_labels` returns them.
+    """
+    expected = outputs.shape if labels.is_floating_point() else (*outputs.shape[:1], *outputs.shape[2:])
+    if outputs.dim() < 2 or labels.shape != expected:
+        raise InvalidConfig(
+            f"the network's outputs have shape {tuple(outputs.shape)} for {len(labels)} labels; cross-entropy needs "
+            "(examples, classes), for anything else give a loss of your own"
+        )
+    largest = int(labels.max()) if labels.numel() and not labels.is_floating_point() else 0
+    if largest >= outputs.shape[1]:
+        raise InvalidConfig(
+            f"the largest label is {largest}, and the network has outputs for the classes 0 to "
+            f"{outputs.shape[1] - 1}; give labels of the classes that it was trained for"
+        )
+
+
+def losses_of(loss: Losses, outputs: Tensor, labels: Tensor | None) -> Tensor:
+    """The loss of each example, by cross-entropy or by a loss of the user's own."""
+    if labels is None:
+        raise InvalidConfig("there are no labels to judge by; give them: repair(model, inputs, labels)")
+    if loss is cross_entropy:
+        check_outputs(outputs, labels)
+        losses = cross_entropy(outputs, labels)
+        return losses if losses.dim() == 1 else losses.flatten(1).mean(1)  # a label at each of several positions
+    try:
+        losses = loss(outputs, labels)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise InvalidConfig(
+            f"the loss failed on outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)} "
+            f"and {labels.dtype}: {str(error).strip()[:200]}. It is called as loss(outputs, labels)"
+        ) from error
+    if not isinstance(losses, Tensor) or losses.shape != (len(labels),):
+        shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise InvalidConfig(
+            f"the loss returned {shape} for {len(labels)} examples; it must return one loss for each, for example "
+            "loss=lambda outputs, labels: mse_loss(outputs, labels, reduction='none').flatten(1).mean(1)"
+        )
+    return losses
+
+
+def right_of(outputs: Tensor, labels: Tensor | None) -> Tensor | None:
+    """Which outputs are largest at the label's place; None where labels are not class numbers."""
+    if labels is None or outputs.dim() != 2 or labels.dim() != 1 or labels.is_floating_point():
+        return None
+    return (outputs.argmax(1) == labels).double()
+
+
+def finite(losses: list[Tensor]) -> Tensor:
+    """All losses as one tensor; infinite where not a number."""
+    return torch.cat(losses).double().nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a network did on each of some examples.
+
+    Attributes:
+        losses: float64, infinite where not a number.
+        right: 1.0 where the largest output is that of the label, else 0.0; None where labels are not class numbers.
+    """
+
+    losses: Tensor
+    right: Tensor | None
+
+    def at(self, positions: Tensor) -> "Verdict":
+        """The same on some of the examples."""
+        return Verdict(self.losses[positions], None if self.right is None else self.right[positions])

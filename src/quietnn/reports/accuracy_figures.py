@@ -1,0 +1,183 @@
+"""Accuracy as lines: against the WNR with the decibels gained, against the round of training, and over a noisy link."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from quietnn.methods import CLEAN, rank, style_of
+from quietnn.records import Record
+from quietnn.reports.analysis import TaskAnalysis
+from quietnn.reports.curves import Curve, FloatArray
+from quietnn.reports.figures import Figure, Style, decibels, drawing, looks, mathtext, new_figure, settle, sized
+from quietnn.reports.gains import crossing, percent
+from quietnn.reports.titles import level_ticks, over_channels, wnr_axis
+
+_MOST_INSIDE = 8
+_MOST_TICKS = 12
+_CLOSEST_TICKS = 0.06
+"""Of the axis; closer numbers run into each other."""
+
+_DEPLOYED = (("ml", "--"), ("planned", "-"))
+"""The schemes whose networks are followed over the link, and how they are drawn."""
+
+
+def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: Style = "screen") -> Figure:
+    """The accuracy curves of one or more tasks, a panel for each, two panels to a row.
+
+    Bands are plus and minus one standard deviation over noise draws; the largest gain is an arrow.
+    """
+    columns = min(2, max(1, len(tasks)))
+    rows = -(-len(tasks) // columns) or 1
+    with drawing(style):
+        figure = new_figure(*sized(style, wide=columns > 1, height=4.0 * rows))
+        for index, task in enumerate(tasks):
+            axes = figure.add_subplot(rows, columns, index + 1)
+            _draw_task(axes, task, legend="best" if style == "paper" else "lower right")
+            if style == "paper" and len(tasks) == 1:
+                axes.set_title("")  # the caption says it
+        return settle(figure)
+
+
+def _draw_task(axes: Any, task: TaskAnalysis, *, legend: str) -> None:
+    for curve, look in zip(task.curves, looks([curve.method for curve in task.curves]), strict=True):
+        _draw_curve(axes, curve, look)
+    if task.clean is not None:
+        clean = 100 * task.clean[0]
+        axes.axhline(clean, color="#777777", linewidth=1, zorder=1, label=f"no noise, {clean:.1f} %")
+    axes.axhline(100 * task.level, color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+    title = mathtext(over_channels(task.task, task.records))
+    axes.set(xlabel=wnr_axis(task.records), ylabel="test accuracy (%)", title=title)
+    _set_limits(axes, task.curves, level_ticks(task.records))
+    _draw_gain(axes, task)
+    outside = len(task.curves) > _MOST_INSIDE
+    axes.legend(
+        loc="upper left" if outside else legend, bbox_to_anchor=(1.0, 1.0) if outside else None, fontsize="small"
+    )
+
+
+def _draw_curve(axes: Any, curve: Curve, look: Mapping[str, Any]) -> None:
+    """One line and its band."""
+    measured = np.isfinite(curve.mean)
+    wnr_db, mean = curve.wnr_db[measured], 100 * curve.mean[measured]
+    spread = 100 * np.nan_to_num(curve.std[measured])
+    axes.plot(
+        wnr_db,
+        mean,
+        color=look["colour"],
+        marker=look["marker"],
+        linestyle=look["dash"],
+        markerfacecolor="white" if look["hollow"] else look["colour"],
+        label=mathtext(curve.label),
+        zorder=3,
+    )
+    axes.fill_between(wnr_db, mean - spread, mean + spread, color=look["colour"], alpha=0.13, linewidth=0, zorder=2)
+
+
+def _set_limits(axes: Any, curves: Sequence[Curve], ticks: Mapping[float, str]) -> None:
+    """The whole range of accuracies, so that figures compare at a glance; a channel's setting under its WNR."""
+    wnrs = np.concatenate([curve.wnr_db for curve in curves]) if curves else np.asarray([0.0])
+    margin = 0.03 * max(float(np.ptp(wnrs)), 1.0)
+    axes.set_xlim(float(wnrs.min()) - margin, float(wnrs.max()) + margin)
+    axes.set_ylim(0, 103)
+    measured = _apart(np.unique(wnrs))
+    if len(measured) <= _MOST_TICKS:
+        names = [f"{wnr:g}".replace("-", "−") + (f"\n{ticks[wnr]}" if wnr in ticks else "") for wnr in measured]
+        axes.set_xticks(measured, names)
+
+
+def _apart(wnrs: FloatArray) -> list[float]:
+    """Of ascending WNRs those whose names would not touch."""
+    kept: list[float] = []
+    for wnr in wnrs:
+        if not kept or wnr - kept[-1] >= _CLOSEST_TICKS * float(np.ptp(wnrs)):
+            kept.append(float(wnr))
+    return kept
+
+
+def _draw_gain(axes: Any, task: TaskAnalysis) -> None:
+    """A double arrow from the best curve to the reference; the decibels stand at the left, above the fallen curves."""
+    text, height = percent(task.level), 100 * task.level
+    gain = None if task.best is None else task.gains[task.best]
+    reference = None if task.best is None else task.references[task.best]
+    right = crossing(reference, task.level).wnr_db if reference else None
+    if right is not None and gain is not None and gain.gain_db is not None:
+        text = f"{gain.gain_db:+.1f} dB at {text}"
+        arrow = {"arrowstyle": "<->", "color": "#222222", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (right - gain.gain_db, height), (right, height), arrowprops=arrow, zorder=5)
+    axes.annotate(
+        text,
+        (0.0, height),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 3),
+        textcoords="offset points",
+        fontsize="small",
+        bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
+        zorder=6,
+    )
+
+
+def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+    """Test accuracy against round, a panel for each WNR, mean over the seeds; without noise in grey."""
+    wnrs = sorted({record["wnr_db"] for record in records if np.isfinite(record["wnr_db"])})
+    clean = [record for record in records if record["method"] == CLEAN]
+    columns = min(2, max(len(wnrs), 1))
+    rows = -(-len(wnrs) // columns) or 1
+    with drawing(style):
+        figure = new_figure(4.2 * columns, 3.1 * rows)
+        for place, wnr_db in enumerate(wnrs):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            here = [record for record in records if record["wnr_db"] == wnr_db]
+            for method in sorted({record["method"] for record in here}, key=rank):
+                _draw_rounds(axes, [record for record in here if record["method"] == method], method)
+            _draw_rounds(axes, clean, CLEAN)
+            axes.set(xlabel="round", ylabel="test accuracy (%)", title=decibels(wnr_db), ylim=(0, 100))
+            if place == len(wnrs) - 1:
+                axes.legend(fontsize="small", loc="lower right")
+        return settle(figure)
+
+
+def _draw_rounds(axes: Any, records: Sequence[Record], method: str) -> None:
+    """The mean over the runs that reached each round; runs that diverged end where they did."""
+    by_round: dict[int, list[float]] = {}
+    for record in records:
+        for number, accuracy in zip(record.get("tested_rounds") or (), record.get("round_accuracy") or (), strict=True):
+            by_round.setdefault(number, []).append(100 * accuracy)
+    if not by_round:
+        return
+    numbers = sorted(by_round)
+    look = style_of(method)
+    colour, label = ("#888888", "no noise") if method == CLEAN else (look.colour, mathtext(look.label))
+    axes.plot(numbers, [np.mean(by_round[number]) for number in numbers], look.line, color=colour, label=label)
+
+
+def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+    """Noise in both phases: accuracy against the WNR of the link that the finished network is sent over.
+
+    A colour for each WNR of training; dashed, trained with ML, solid, with the planned multiplier. The weights are used
+    as the link delivers them.
+    """
+    sent = [record for record in records if record.get("deployed_wnr_db")]
+    wnrs = sorted({record["wnr_db"] for record in sent if np.isfinite(record["wnr_db"])})
+    with drawing(style):
+        from matplotlib import colormaps
+
+        figure = new_figure(5.6, 3.6)
+        axes = figure.add_subplot(1, 1, 1)
+        colours = colormaps["viridis"](np.linspace(0.0, 0.85, max(len(wnrs), 1)))
+        for wnr_db, colour in zip(wnrs, colours, strict=True):
+            for method, line in _DEPLOYED:
+                here = [record for record in sent if (record["wnr_db"], record["method"]) == (wnr_db, method)]
+                label = f"{style_of(method).label}, trained at {decibels(wnr_db)}"
+                _draw_deployed(axes, here, colour, line, label)
+        _draw_deployed(axes, [record for record in sent if record["method"] == CLEAN], "#888888", "-", "no noise")
+        axes.set(xlabel="WNR of the link (dB)", ylabel="test accuracy (%)", ylim=(0, 100))
+        axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        return settle(figure)
+
+
+def _draw_deployed(axes: Any, records: Sequence[Record], colour: Any, line: str, label: str) -> None:
+    if records:
+        grid = records[0]["deployed_wnr_db"]
+        same = [record["deployed_ml"] for record in records if record["deployed_wnr_db"] == grid]
+        axes.plot(grid, 100 * np.mean(same, axis=0), line, color=colour, label=label, marker="o", markersize=3)

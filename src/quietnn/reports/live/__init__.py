@@ -1,1 +1,0 @@
-"""The page while its run goes on: what changed in the folders, and a server on this machine alone that says so."""

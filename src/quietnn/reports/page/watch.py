@@ -1,0 +1,150 @@
+"""Look at run folders again and again: what they hold now, how far they are, how long they still need."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from quietnn.errors import MissingData
+from quietnn.reports.analysis import analyse_runs
+from quietnn.reports.page.payload import page_payload
+from quietnn.reports.runs import CONFIG, RECORDS, Run, measured_cells, planned_cells, read_run
+
+Stamp = tuple[tuple[int, int], ...]
+"""Size and time of change of every file that the page depends on."""
+
+NUM_RESAMPLES = 1_000
+"""Bootstrap resamples while a run goes on: enough for an eye, cheap enough to repeat."""
+
+
+@dataclass
+class Watch:
+    """What the folders held when they were last looked at.
+
+    Attributes:
+        folders: the run folders; one that does not exist yet is waited for.
+        level: the accuracy at which gains are read; by default the paper's.
+        command: what the user typed, for the page.
+        clock: seconds that only go up, replaceable by tests.
+        runs: as they were read last.
+        payload: what the page shows.
+    """
+
+    folders: Sequence[Path]
+    level: float | None = None
+    command: str = ""
+    clock: Callable[[], float] = time.monotonic
+    runs: tuple[Run, ...] = ()
+    payload: dict[str, Any] = field(default_factory=dict)
+    _stamp: Stamp | None = None
+    _first: tuple[float, Counter[str]] | None = None
+    _latest: float = 0.0
+
+    def look(self) -> bool:
+        """Read what changed; whether anything did.
+
+        Raises:
+            QuietnnError: for records that no page can show; what was read before stays.
+        """
+        stamp = _stamp(self.folders)
+        if stamp == self._stamp:
+            return False
+        runs = tuple(_read(folder) for folder in self.folders)
+        analysis = analyse_runs(runs, level=self.level, num_resamples=NUM_RESAMPLES)
+        payload = page_payload(
+            runs, analysis, level=self.level, num_resamples=NUM_RESAMPLES, most_trials=60_000, unfinished=True
+        )
+        self.payload = payload | {"command": self.command}
+        self.runs, self._stamp, self._latest = runs, stamp, self.clock()
+        if self._first is None:
+            self._first = self._latest, _counts(runs)
+        return True
+
+    @property
+    def trouble(self) -> str:
+        """The first damaged line that was left out, and how many more there are; empty if all lines are sound."""
+        found = [damage for run in self.runs for damage in run.damaged]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return f"left out {found[0]}{more}" if found else ""
+
+    def progress(self) -> dict[str, Any]:
+        """How far the runs are, as the page shows it.
+
+        `done` records are there of the `total` that was planned (None if no configuration says so). The time `left` is
+        in words, at the pace seen since the first look; the `note` says how long ago the last record came.
+        """
+        done = sum(len(run.records) for run in self.runs)
+        plans = [(planned_cells(run), run) for run in self.runs]
+        found = {"done": done, "total": None, "left": "", "note": self._silence()}
+        if not plans or any(plan is None for plan, _ in plans):
+            return found
+        missing = [cell for plan, run in plans for cell in (plan or set()) - measured_cells(run.records)]
+        found["total"] = done + len(missing)
+        if not missing:
+            return found | {"note": ""}
+        return found | {"left": self._time_left(Counter(method for _, _, method in missing))}
+
+    def _time_left(self, missing: Counter[str]) -> str:
+        """Work left over the pace of work seen, where a method weighs what its records took in seconds."""
+        if self._first is None:
+            return ""
+        cost = _cost(self.runs)
+        began, before = self._first
+        work = sum(cost(method) * count for method, count in (_counts(self.runs) - before).items())
+        elapsed = self._latest - began
+        if work <= 0 or elapsed <= 0:
+            return "time left is known after the next record"
+        return f"about {duration(sum(cost(name) * count for name, count in missing.items()) * elapsed / work)} left"
+
+    def _silence(self) -> str:
+        """How long nothing came, once that is longer than a minute."""
+        quiet = self.clock() - self._latest
+        return f"last record {duration(quiet)} ago" if quiet > 60 else ""
+
+
+def duration(seconds: float) -> str:
+    """A time in the one unit that matters.
+
+    >>> duration(42.0), duration(600.0), duration(9000.0)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _stamp(folders: Sequence[Path]) -> Stamp:
+    found = []
+    for path in (folder / name for folder in folders for name in (RECORDS, CONFIG)):
+        try:
+            state = path.stat()
+            found.append((state.st_size, state.st_mtime_ns))
+        except OSError:
+            found.append((-1, 0))
+    return tuple(found)
+
+
+def _read(folder: Path) -> Run:
+    """The run, or an empty one while its first record is on the way."""
+    try:
+        return read_run(folder, only_sound=True)
+    except MissingData:
+        return Run(folder.resolve().name, folder, {}, ())
+
+
+def _counts(runs: Sequence[Run]) -> Counter[str]:
+    return Counter(str(record.get("method", "")) for run in runs for record in run.records)
+
+
+def _cost(runs: Sequence[Run]) -> Callable[[str], float]:
+    """The mean seconds of a method's record; for one that was not seen yet, the mean of all."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for record in (record for run in runs for record in run.records):
+        if (taken := record.get("seconds") or 0) > 0:
+            seconds[str(record.get("method", ""))].append(float(taken))
+    means = {method: fmean(found) for method, found in seconds.items()}
+    usual = fmean(means.values()) if means else 1.0
+    return lambda method: means.get(method, usual)

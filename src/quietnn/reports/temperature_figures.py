@@ -1,0 +1,265 @@
+"""What a search for temperatures saw: the accuracy over `(lambda', beta)`, and the values that each layer got."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from quietnn.methods import is_oracle, style_of
+from quietnn.records import Record
+from quietnn.reports.curves import FloatArray
+from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle, sized
+from quietnn.units import db_to_ratio
+
+_COLOURS = "cividis"
+_LONGEST_NAME = 34
+
+
+def surface_records(records: Sequence[Record], *, wnr_db: float | None = None) -> tuple[Record, ...]:
+    """The records whose trials make one comparable picture: one WNR, one draw, a record for each tuning size.
+
+    Taken is the method with the widest search, at the measured WNR nearest to `wnr_db` (by default the median), in the
+    first draw there; an oracle, tuned on test data, comes last.
+    """
+    tried = [record for record in records if record.get("trials") and math.isfinite(record["wnr_db"])]
+    tried = [record for record in tried if _num_betas(record) > 1] or tried
+    there = _nearest(tried, wnr_db)
+    first = min((_draw(record) for record in there), default=None)
+    panels: dict[tuple[bool, int, str], Record] = {}
+    for record in there:
+        if _draw(record) == first:
+            panels.setdefault((is_oracle(record["method"]), _size(record), record["method"]), record)
+    return tuple(panels[key] for key in sorted(panels))
+
+
+def pole_of(record: Record) -> float:
+    """Where `lambda' = 1 + eta` lies for the receiver, at the WNR that it believed in.
+
+    >>> pole_of({"wnr_db": 0.0}), pole_of({"wnr_db": 0.0, "noise_variance": 1.0, "assumed_noise_variance": 2.0})
+    (2.0, 1.5)
+    """
+    believed: float = db_to_ratio(record["wnr_db"])
+    if record.get("noise_variance") and record.get("assumed_noise_variance"):
+        believed *= record["noise_variance"] / record["assumed_noise_variance"]
+    return 1 + believed
+
+
+def surface_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+    """A panel for each record, one colour scale for all, every point that was tried marked.
+
+    Crosses and hatching mark what is infeasible (at and past the pole `lambda' = 1 + eta`).
+    """
+    tops = [trial[2] for record in records for trial in record["trials"] if trial[2] is not None]
+    scale = (100 * min(tops, default=0.0), 100 * max(tops, default=1.0))
+    scale = scale if scale[1] > scale[0] else (scale[0] - 1, scale[1] + 1)
+    columns = min(2, max(1, len(records)))
+    rows = -(-len(records) // columns) or 1
+    with drawing(style):
+        figure = new_figure(*sized(style, wide=columns > 1, height=4.2 * rows + 0.4))
+        panels = [figure.add_subplot(rows, columns, index + 1) for index in range(len(records))]
+        for axes, record in zip(panels, records, strict=True):
+            _draw_surface(axes, record, scale)
+        _draw_keys(figure, panels, scale)
+        return settle(figure)
+
+
+def _draw_keys(figure: Figure, panels: Sequence[Any], scale: tuple[float, float]) -> None:
+    """One colour bar and one legend for all panels."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    bar = figure.colorbar(ScalarMappable(Normalize(*scale), _COLOURS), ax=panels, shrink=0.9, pad=0.02)
+    bar.set_label("accuracy on the examples tuned on (%)")
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize="small")
+
+
+def _draw_surface(axes: Any, record: Record, scale: tuple[float, float]) -> None:
+    trials = np.asarray([[np.nan if cell is None else cell for cell in trial[:3]] for trial in record["trials"]], float)
+    feasible = np.isfinite(trials[:, 2])
+    good, bad = trials[feasible], trials[~feasible]
+    _paint(axes, trials, good, scale)
+    axes.plot(good[:, 0], good[:, 1], ".", color="white", markersize=3, markeredgecolor="#333333", markeredgewidth=0.4)
+    axes.plot(bad[:, 0], bad[:, 1], "x", color="#888888", markersize=4, label="infeasible" if len(bad) else None)
+    _set_limits(axes, trials)
+    _draw_pole(axes, record)
+    _mark(axes, (1.0, 0.0), "s", "#000000", "ML")
+    _mark(axes, (0.0, 0.0), "v", "#E69F00", "MMSE")
+    if record.get("lambda_prime") is not None:
+        _mark(axes, (record["lambda_prime"], record.get("beta") or 0.0), "*", "#D55E00", "chosen")
+    axes.grid(visible=False)
+    axes.set(xlabel=r"$\lambda'$", ylabel=r"$\beta$")
+    axes.set_title(_title(record), pad=16)
+
+
+def _paint(axes: Any, trials: FloatArray, good: FloatArray, scale: tuple[float, float]) -> None:
+    """Cells for a full grid, filled contours for scattered points, coloured dots for a line of them."""
+    limits: dict[str, Any] = {"vmin": scale[0], "vmax": scale[1], "cmap": _COLOURS}
+    horizontal, vertical = np.unique(trials[:, 0]), np.unique(trials[:, 1])
+    if len(horizontal) > 1 and len(vertical) > 1 and len(horizontal) * len(vertical) == len(trials):
+        cells = np.full((len(vertical), len(horizontal)), np.nan)
+        rows, columns = np.searchsorted(vertical, good[:, 1]), np.searchsorted(horizontal, good[:, 0])
+        cells[rows, columns] = 100 * good[:, 2]
+        edges = _edges(horizontal), _edges(vertical)
+        axes.pcolormesh(*edges, np.ma.masked_invalid(cells), edgecolors="face", linewidth=0.2, **limits)
+    elif len(good) > 2 and np.linalg.matrix_rank(good[:, :2] - good[0, :2], tol=1e-9) == 2:
+        points = _last_of_each(good)
+        levels = np.linspace(scale[0], scale[1], 15)
+        axes.tricontourf(points[:, 0], points[:, 1], 100 * points[:, 2], levels=levels, **limits)
+    else:
+        axes.scatter(good[:, 0], good[:, 1], c=100 * good[:, 2], s=60, **limits)
+
+
+def _last_of_each(points: FloatArray) -> FloatArray:
+    """The points without repeats, which a triangulation cannot take."""
+    _, first = np.unique(points[::-1, :2], axis=0, return_index=True)
+    return points[::-1][np.sort(first)]
+
+
+def _edges(centres: FloatArray) -> FloatArray:
+    """The borders half-way between neighbours, so that each cell holds its point."""
+    middle = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate([[2 * centres[0] - middle[0]], middle, [2 * centres[-1] - middle[-1]]])
+
+
+def _set_limits(axes: Any, trials: FloatArray) -> None:
+    for setter, column in ((axes.set_xlim, 0), (axes.set_ylim, 1)):
+        low, high = float(trials[:, column].min()), float(trials[:, column].max())
+        margin = 0.06 * (high - low) or 0.5
+        setter(low - margin, high + margin)
+
+
+def _draw_pole(axes: Any, record: Record) -> None:
+    """The pole at the WNR that the receiver believed in, with what lies past it hatched, and the regions named."""
+    pole = pole_of(record)
+    left, right = axes.get_xlim()
+    if left < 1 < right:
+        axes.axvline(1.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
+    if left < pole < right:
+        axes.axvline(pole, color="#000000", linewidth=1.2, label=r"pole $\lambda' = 1 + \eta$")
+        axes.axvspan(pole, right, facecolor="#f2f2f2", edgecolor="#bbbbbb", hatch="///", linewidth=0, zorder=0)
+        axes.set_xlim(left, right)
+    for name, start, end in (("under", 0.0, 1.0), ("over", 1.0, pole)):
+        start, end = max(start, left), min(end, right)
+        if end - start > 0.12 * (right - left):
+            axes.annotate(
+                f"{name}-compensation" if end - start > 0.35 * (right - left) else name,
+                ((start + end) / 2, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize="x-small",
+                color="#555555",
+            )
+
+
+def _mark(axes: Any, point: tuple[float, float], marker: str, colour: str, label: str) -> None:
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    if left <= point[0] <= right and low <= point[1] <= high:
+        size = 13 if marker == "*" else 7
+        axes.plot(
+            *point, marker, color=colour, markersize=size, markeredgecolor="white", markeredgewidth=1.0, label=label
+        )
+
+
+def _title(record: Record) -> str:
+    examples = "tuned on test data" if is_oracle(record["method"]) else f"κ = {_size(record)}"
+    return mathtext(
+        f"{style_of(record['method']).label}, {decibels(record['wnr_db'])}, draw {record['draw']}: {examples}"
+    )
+
+
+def _size(record: Record) -> int:
+    return int(record.get("num_tuning_examples") or 0)
+
+
+def _draw(record: Record) -> tuple[int, int]:
+    return int(record.get("seed") or 0), int(record["draw"])
+
+
+def _num_betas(record: Record) -> int:
+    return len({trial[1] for trial in record["trials"]})
+
+
+def layer_records(records: Sequence[Record], *, wnr_db: float | None = None) -> tuple[Record, ...]:
+    """The records with temperatures for each layer: one method at one WNR, all draws.
+
+    Taken is the measured WNR nearest to `wnr_db` (by default the median); an oracle only if there is nothing else.
+    """
+    tuned = [record for record in records if record.get("group_temperatures") and math.isfinite(record["wnr_db"])]
+    tuned = [record for record in tuned if not is_oracle(record["method"])] or tuned
+    there = _nearest(tuned, wnr_db)
+    kinds = [(record["method"], record.get("run"), record.get("num_tuning_examples")) for record in there]
+    return tuple(record for record, kind in zip(there, kinds, strict=True) if kind == kinds[0])
+
+
+def _nearest(records: Sequence[Record], wnr_db: float | None) -> list[Record]:
+    """The records at the measured WNR nearest to one, by default to the median."""
+    wnrs = sorted({record["wnr_db"] for record in records})
+    if not wnrs:
+        return []
+    aim = wnrs[len(wnrs) // 2] if wnr_db is None else wnr_db
+    nearest = min(wnrs, key=lambda wnr: (abs(wnr - aim), wnr))
+    return [record for record in records if record["wnr_db"] == nearest]
+
+
+def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+    """Three columns of dots, a row for each layer in the order of the network: WNR, `lambda'`, `beta`.
+
+    Small dots are draws, the large one is their mean; the line marks the model's WNR, ML, and no bias.
+    """
+    look = style_of(records[0]["method"])
+    names = list(records[0]["group_temperatures"])
+    wnr_db = records[0]["wnr_db"]
+    columns = (
+        ("WNR of the layer (dB)", [_wnrs(record, names) for record in records], wnr_db, "whole model"),
+        (r"$\lambda'$", [_temperatures(record, names, 0) for record in records], 1.0, "ML"),
+        (r"$\beta$", [_temperatures(record, names, 1) for record in records], 0.0, "no bias"),
+    )
+    with drawing(style):
+        figure = new_figure(*sized(style, wide=True, height=max(2.4, 1.3 + 0.22 * len(names))))
+        first: Any = None
+        for index, (label, values, line, meaning) in enumerate(columns):
+            axes = figure.add_subplot(1, 3, index + 1, sharey=first)
+            first = first or axes
+            _draw_dots(axes, np.asarray(values, dtype=float), look.colour, look.marker)
+            axes.axvline(line, color="#555555", linewidth=0.9, linestyle="--", zorder=1)
+            axes.set_title(f"dashed: {meaning}", fontsize="small", color="#555555")
+            axes.set_xlabel(label)
+            axes.tick_params(axis="y", labelleft=index == 0)
+        # A long module path keeps its end, which is what tells layers apart.
+        shown = [name if len(name) <= _LONGEST_NAME else "…" + name[1 - _LONGEST_NAME :] for name in names]
+        first.set_yticks(range(len(names)), list(map(mathtext, shown)), fontsize="small")
+        first.set_ylim(len(names) - 0.5, -0.5)
+        draws = f"{len(records)} draws" if len(records) > 1 else "one draw"
+        figure.suptitle(mathtext(f"{look.label}, {decibels(wnr_db)}, {draws}"), fontsize="medium")
+        return settle(figure)
+
+
+def _draw_dots(axes: Any, values: Any, colour: str, marker: str) -> None:
+    """Draws and their mean, shape `(num_draws, num_layers)`; a layer without a value keeps its empty row."""
+    rows = np.arange(values.shape[1])
+    for draw in values:
+        axes.plot(draw, rows, ".", color=colour, alpha=0.4, markersize=5, markeredgewidth=0)
+    counts = np.isfinite(values).sum(axis=0)
+    means = np.where(counts > 0, np.nansum(values, axis=0) / np.maximum(counts, 1), np.nan)
+    axes.plot(means, rows, marker, color=colour, markersize=5.5, markeredgecolor="white", markeredgewidth=0.6)
+
+
+def _wnrs(record: Record, names: Sequence[str]) -> list[float]:
+    """Each layer's WNR; NaN where it is unknown or infinitely low (an estimated variance of zero)."""
+    found = record.get("group_wnr_db") or {}
+    return [_finite(found.get(name)) for name in names]
+
+
+def _temperatures(record: Record, names: Sequence[str], place: int) -> list[float]:
+    return [_finite((record["group_temperatures"].get(name) or (None, None))[place]) for name in names]
+
+
+def _finite(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan

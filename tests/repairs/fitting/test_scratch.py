@@ -1,0 +1,58 @@
+"""The private copy on which losses and gradients are taken."""
+
+import math
+
+import pytest
+import torch
+from tests.repairs.blobs import blobs, plain_net
+
+from quietnn.channels.transmit import transmit
+from quietnn.errors import QuietnnError
+from quietnn.evidence import Evidence
+from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.posterior import posterior
+
+
+def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
+    observation = transmit(plain_net(), wnr_db=0.0, seed=0)
+    evidence = Evidence(*blobs())
+    result = posterior(
+        observation,
+        Evidence(
+            mean_loss=lambda network, positions, generator: evidence.loss_at(network, positions, generator) * math.nan,
+            num_examples=60,
+        ),
+        starts={},
+    )
+    assert result.details["chosen"] == "received"
+    assert all(math.isinf(value) for value in result.details["held_out_loss"].values())
+
+
+def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
+    model = transmit(plain_net(), wnr_db=0.0, seed=0)
+    evidence = Evidence(*blobs())
+    for wrong in (
+        lambda network, positions, generator: evidence.loss_at(network, positions, generator).detach(),
+        lambda network, positions, generator: evidence.loss_at(network, positions, generator).expand(3),
+    ):
+        with pytest.raises(QuietnnError, match="mean loss"):
+            posterior(
+                model,
+                Evidence(mean_loss=wrong, num_examples=60),
+                starts={},
+            )
+
+
+def test_a_gradient_in_batches_is_that_of_all_examples_and_passes_are_counted() -> None:
+    observation, evidence = transmit(plain_net(), wnr_db=3.0, seed=0), Evidence(*blobs())
+    weights, positions = observation.weights, torch.arange(60)
+    found = {}
+    for size in (60, 7):
+        scratch = Scratch(observation, evidence.loss_at, 60, batch_size=size)
+        loss, gradients = scratch.gradient(weights, positions, torch.Generator())
+        assert scratch.judge(weights, positions) == pytest.approx(loss, rel=1e-5)
+        assert scratch.num_passes == pytest.approx(4.0)
+        found[size] = gradients
+    for name in weights:
+        torch.testing.assert_close(found[7][name], found[60][name], rtol=1e-4, atol=1e-6)
+    assert all(one.grad is None for one in observation.model.parameters()), "the caller's network is left alone"

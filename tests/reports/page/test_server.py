@@ -1,0 +1,194 @@
+"""The live page's server: this machine only, reading only, three addresses only."""
+
+import gzip
+import http.client
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from quietnn import records as store
+from quietnn.records import Record
+from quietnn.reports.page.server import LiveServer
+from quietnn.reports.page.watch import Watch
+
+Make = Callable[..., list[Record]]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def folder(make_records: Make, write_run: Write, tmp_path: Path) -> Path:
+    (tmp_path / "secret.txt").write_text("secret")
+    found = make_records(num_draws=1, methods=("ml", "mmse"), with_trials=False)
+    path = write_run(tmp_path / "run", found)
+    (path / "secret.txt").write_text("secret")
+    return path
+
+
+@pytest.fixture
+def live(folder: Path) -> Iterator[LiveServer]:
+    with LiveServer(Watch([folder]), interval=0.05).running() as server:
+        yield server
+
+
+def ask(live: LiveServer, path: str = "/", *, host: str | None = None, method: str = "GET") -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host or f"127.0.0.1:{live.port}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+def test_the_page_and_its_data_are_served(live: LiveServer) -> None:
+    status, page = ask(live)
+    assert status == 200
+    assert b"data-live" in page
+    status, data = ask(live, "/data", host=f"localhost:{live.port}")
+    assert status == 200
+    assert json.loads(gzip.decompress(data))["title"] == "Handwritten digits under weight noise"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/secret.txt",
+        "/records.jsonl",
+        "/../secret.txt",
+        "/data/../../secret.txt",
+        "/..%2fsecret.txt",
+        "//etc/passwd",
+        "/data?file=../secret.txt",
+        "http://127.0.0.1/etc/passwd",
+    ],
+)
+def test_no_path_leads_to_a_file(live: LiveServer, path: str) -> None:
+    status, body = ask(live, path)
+    assert status == 404
+    assert b"secret" not in body
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil:{port}"]
+)
+def test_foreign_hosts_are_refused(live: LiveServer, host: str) -> None:
+    for path in ("/", "/data", "/events"):
+        status, body = ask(live, path, host=host.format(port=live.port))
+        assert status == 403
+        assert b"digits" not in body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+def test_it_can_only_be_read(live: LiveServer, method: str) -> None:
+    assert ask(live, method=method)[0] == 405
+
+
+def test_it_listens_on_loopback_alone(live: LiveServer) -> None:
+    assert live._server.server_address[0] == "127.0.0.1"
+    assert live.address == f"http://127.0.0.1:{live.port}/"
+
+
+def test_nothing_is_kept_or_guessed_by_the_browser(live: LiveServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=20)
+    connection.request("GET", "/data")
+    headers = connection.getresponse().headers
+    connection.close()
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+def test_news_of_a_record_arrive_as_events(live: LiveServer, folder: Path, make_records: Make) -> None:
+    connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
+    connection.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
+    with connection, connection.makefile("r", encoding="utf-8", newline="\n") as lines:
+        first = _next_progress(lines)
+        extra = make_records(num_draws=2, methods=("ml",), with_trials=False)[-1:]
+        store.append(folder / "records.jsonl", extra)
+        later = _next_progress(lines)
+    assert later["done"] == first["done"] + 1
+
+
+def test_broken_records_are_said_and_the_page_stays(live: LiveServer, folder: Path) -> None:
+    with (folder / "records.jsonl").open("a") as file:
+        file.write("not a record\n")
+    with live.changed:
+        assert live.changed.wait_for(lambda: live.trouble != "", timeout=20)
+    assert "is not a record" in json.loads(live.progress())["note"]
+    assert ask(live)[0] == 200
+
+
+def test_the_server_ends_with_its_block(folder: Path) -> None:
+    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+        port = live.port
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
+def _next_progress(lines: object) -> dict[str, int]:
+    for line in lines:  # type: ignore[attr-defined]
+        if line.startswith("data: {"):
+            found: dict[str, int] = json.loads(line[6:])
+            return found
+    raise AssertionError("the stream ended")
+
+
+def raw(live: LiveServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", live.port), timeout=20)
+
+
+def test_one_connection_too_many_is_closed_and_places_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietnn.reports.page.server.MOST_CONNECTIONS", 3)
+    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+        silent = [raw(live) for _ in range(3)]
+        wait_until(lambda: refused(live))
+        for connection in silent:
+            connection.close()
+        wait_until(lambda: not refused(live))
+        assert ask(live)[0] == 200
+
+
+def refused(live: LiveServer) -> bool:
+    try:
+        return ask(live)[0] != 200
+    except (ConnectionError, http.client.HTTPException):
+        return True
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_connection_that_says_nothing_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietnn.reports.page.server.IDLE_SECONDS", 0.2)
+    with LiveServer(Watch([folder]), interval=0.05).running() as live, raw(live) as connection:
+        connection.sendall(b"GET / HT")
+        assert connection.recv(1) == b""
+
+
+def test_a_browser_that_hangs_up_leaves_no_traceback(live: LiveServer, capfd: pytest.CaptureFixture[str]) -> None:
+    for path in ("/", "/data", "/events") * 3:
+        connection = raw(live)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
+        connection.close()
+    assert ask(live)[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_one_bad_record_does_not_freeze_the_page(live: LiveServer, folder: Path) -> None:
+    with (folder / "records.jsonl").open("a") as file:
+        file.write('{"method": "ml", "wnr_db": [3], "draw": 0, "accuracy": 0.5}\n')
+    wait_until(lambda: "wnr_db is [3]" in json.loads(live.progress())["note"])
+    store.append(folder / "records.jsonl", [{"method": "ml", "wnr_db": 1.0, "draw": 0, "accuracy": 0.5}])
+    wait_until(lambda: any(record["wnr_db"] == 1.0 for record in live.watch.runs[0].records))
+    assert "line" in json.loads(live.progress())["note"]
