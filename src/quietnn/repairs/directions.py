@@ -25,9 +25,8 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import denoise_branches
 from quietnn.targets import with_weights
-from quietnn.watching.makers import eagerly
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.survey import given
-from quietnn.watching.undisturbed import undisturbed
 
 _TINY = 1e-18
 """Far below the square of any weight, and its own square is a float32: no factor divides by zero."""

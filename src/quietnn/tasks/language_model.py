@@ -5,9 +5,8 @@ lines that hold a marker. A window never crosses from one document into the next
 nothing and does not count, nor does padding.
 """
 
-import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task, sample
 from quietnn.tasks.data_dir import missing
-from quietnn.tasks.sst2 import transformers_package
+from quietnn.tasks.transformers_folder import load_model, load_tokenizer, read_config, transformers_package
 
 IGNORED = -100
 """The label of a position that does not count, as torch and transformers have it."""
@@ -73,7 +72,9 @@ def language_model(
     def windows(split: str) -> Examples:
         files = {"tuning": tuning, "test": test}[split]
         if files is None:
-            raise MissingData(f"there is no text for {split}; give language_model({str(folder)!r}, {split}='notes.txt')")
+            raise MissingData(
+                f"there is no text for {split}; give language_model({str(folder)!r}, {split}='notes.txt')"
+            )
         return read_windows(place, files, shape, marker=marker)
 
     def tuning_examples(num_examples: int, seed: int) -> Examples:
@@ -113,7 +114,9 @@ def _found(which: str, data_dir: Path) -> Path:
     for place in places:
         if place.is_dir():
             return place
-    raise missing(f"a folder called {which!r}", places, "Put it there, or name another: lm/<model folder>@<text folder>.")
+    raise missing(
+        f"a folder called {which!r}", places, "Put it there, or name another: lm/<model folder>@<text folder>."
+    )
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class _Shape:
 
     @classmethod
     def of(cls, folder: Path, window: int | None) -> "_Shape":
-        config = _config(folder)
+        config = read_config(folder)
         longest = next((int(n) for n in map(config.get, _LENGTHS) if isinstance(n, int) and n > 1), LONGEST_WINDOW)
         if window is None:
             window = min(longest, LONGEST_WINDOW)
@@ -148,17 +151,6 @@ class _Shape:
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise ValueError("it is no table")
-    except (OSError, ValueError, RecursionError) as error:
-        raise InvalidWeights(f"{path} is not a model's configuration ({error})") from error
-    return config
-
-
 def load_language_model(folder: Path) -> nn.Module:
     """A language model from a local folder, in float32 and evaluation mode, never from a hub.
 
@@ -170,21 +162,15 @@ def load_language_model(folder: Path) -> nn.Module:
     transformers = transformers_package("a language model")
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        if hasattr(config, "quantization_config"):
-            del config.quantization_config
-        encodes = getattr(config, "is_encoder_decoder", False)
-        kind = transformers.AutoModelForSeq2SeqLM if encodes else transformers.AutoModelForCausalLM
-        model, found = kind.from_pretrained(
-            folder, config=config, local_files_only=True, output_loading_info=True, dtype=torch.float32
-        )
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidWeights(f"{folder} cannot be loaded as a language model: {str(error)[:300]}") from error
-    wrong = {kind: sorted(map(str, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
-    if any(wrong.values()):
-        told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
-        raise InvalidWeights(f"{folder} does not fit its own configuration ({told}); use the folder as it was saved")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidWeights(f"{folder / 'config.json'} is not a model's configuration: {str(error)[:300]}") from error
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    encodes = getattr(config, "is_encoder_decoder", False)
+    kind = transformers.AutoModelForSeq2SeqLM if encodes else transformers.AutoModelForCausalLM
+    model: Any = load_model(kind, folder, "a language model", config=config, dtype=torch.float32)
     model.config.use_cache = False  # keys and values of all tokens, kept for text that is never written on
-    network: nn.Module = model.eval()
+    network: nn.Module = model
     return network
 
 
@@ -235,14 +221,7 @@ def _documents(path: Path, marker: str | None) -> list[str]:
 
 
 def _tokenised(documents: Sequence[str], folder: Path) -> list[list[int]]:
-    transformers = transformers_package("a language model")
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        raise MissingData(
-            f"{folder} has no tokenizer that can be read ({str(error)[:200]}); put tokenizer.json and "
-            "tokenizer_config.json of the model there"
-        ) from error
+    tokenizer = load_tokenizer(folder, "a language model")
     return [tokenizer(document, verbose=False)["input_ids"] for document in documents]
 
 

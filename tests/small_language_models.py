@@ -8,30 +8,30 @@ import torch
 from torch import nn
 
 SIZES = {
-    "hidden_size": 48,
-    "intermediate_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 32,
 }
-_GPT2 = {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 32}
+_GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
 _OPT = {
-    "hidden_size": 48,
-    "word_embed_proj_dim": 48,
-    "ffn_dim": 96,
+    "hidden_size": 32,
+    "word_embed_proj_dim": 32,
+    "ffn_dim": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "max_position_embeddings": 32,
 }
-_T5 = {"d_model": 48, "d_kv": 12, "d_ff": 96, "num_layers": 2, "num_heads": 4, "n_positions": 32}
+_T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "n_positions": 32}
 
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", "LlamaForCausalLM", {**SIZES, "tie_word_embeddings": True}),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", _GPT2),
     "opt": ("OPTConfig", "OPTForCausalLM", _OPT),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", SIZES),
-    "gemma": ("GemmaConfig", "GemmaForCausalLM", {**SIZES, "head_dim": 12}),
+    "gemma": ("GemmaConfig", "GemmaForCausalLM", {**SIZES, "head_dim": 8}),
     "t5": ("T5Config", "T5ForConditionalGeneration", _T5),
 }
 
@@ -67,7 +67,7 @@ def write_tokenizer(folder: Path) -> int:
     return len(fast)
 
 
-def write_language_model(folder: Path, family: str, *, num_steps: int = 150, seed: int = 0) -> nn.Module:
+def write_language_model(folder: Path, family: str, *, num_steps: int = 120, seed: int = 0) -> nn.Module:
     """A folder with config, weights and tokenizer of a small model that has learnt the grammar."""
     import transformers
 
@@ -84,10 +84,10 @@ def write_language_model(folder: Path, family: str, *, num_steps: int = 150, see
     model.save_pretrained(folder)
     (folder / "train.txt").write_text(story(600, seed + 1))
     known = language_model(folder, tuning=folder / "train.txt").tuning_examples(10_000, 0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
     model.train()
     for step in range(num_steps):
-        positions = torch.randint(len(known), (16,), generator=torch.Generator().manual_seed(step))
+        positions = torch.randint(len(known), (8,), generator=torch.Generator().manual_seed(step))
         batch = known.take(positions)
         assert isinstance(batch.inputs, dict)
         loss = next_token_loss(model(**batch.inputs).logits, batch.labels).sum() / num_tokens(batch.labels)
