@@ -17,7 +17,7 @@ def test_a_table_too_wide_continues_below_under_its_first_column() -> None:
     text = console.export_text()
     assert text.count("[ml]") == 2
     assert "1.0±0.1" in text
-    assert "\x1b" not in text
+    assert r"Two \x1b[31mblocks" in text
 
 
 def test_markup_of_strangers_stays_text() -> None:

@@ -18,7 +18,7 @@ from quietnn.repairs.temperatures import tune
 from quietnn.repairs.temperatures.gradient import LAYERWISE, GradientSettings, GradientTuning, tune_by_gradient
 from quietnn.repairs.temperatures.result import Trial, TuningResult
 from quietnn.repairs.temperatures.steps import start_from
-from quietnn.repairs.temperatures.tune import Search, searched, searched_by_group
+from quietnn.repairs.temperatures.tune import Search, searched
 from quietnn.tasks.digits import digits_task
 
 TASK = digits_task()
@@ -81,7 +81,7 @@ def test_on_its_own_examples_each_wider_search_is_not_worse() -> None:
     given = receiver()
     ml = given.tuning.score_of(given.observation.model)
     whole = whole_search(given).best.score
-    layers = searched_by_group(given.observation, given.tuning, given.search).best.score
+    layers = run_method("mmse_pb_layerwise", given).details["search"].best.score
     assert whole is not None
     assert layers is not None
     assert (whole.accuracy, -whole.loss) >= (ml.accuracy, -ml.loss)

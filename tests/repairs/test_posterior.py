@@ -208,7 +208,7 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
     for network in (received, torch.compile(received, backend=backend)):
         starts = repaired_starts(Observation(network, 0.1), Evidence(inputs))[0]
         evidence = Evidence(inputs, labels)
-        Scratch(Observation(network, None), evidence.loss_at, 60, blended=True).gradient(
+        Scratch(Observation(network, None), evidence, blended=True).gradient(
             noisy_weights(network), torch.arange(60), torch.Generator()
         )
         assert num_compiled == 0

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from quietnn.observation import Observation
 from quietnn.repairs.rounding import are_rounded, is_on_a_grid
 
 WEIGHT = torch.randn(16, 100, generator=torch.Generator().manual_seed(0))
@@ -23,7 +24,8 @@ def test_channels_that_are_all_zero_count_as_rounded() -> None:
 
 def test_a_model_is_rounded_if_most_of_its_weights_are() -> None:
     noisy, rounded = WEIGHT, WEIGHT.round()
-    assert are_rounded({"a": rounded, "b": noisy[:4]}, 0.09)
-    assert not are_rounded({"a": rounded[:4], "b": noisy}, 0.09)
-    assert not are_rounded({"bias": rounded[0]}, 0.09), "a vector has no channels to compare"
-    assert are_rounded({"a": rounded}, {"a": torch.full((16, 1), 0.09)})
+    assert are_rounded(Observation({"a": rounded, "b": noisy[:4]}, 0.09))
+    assert not are_rounded(Observation({"a": rounded[:4], "b": noisy}, 0.09))
+    assert not are_rounded(Observation({"bias": rounded[0]}, 0.09)), "a vector has no channels to compare"
+    assert are_rounded(Observation({"a": rounded}, {"a": torch.full((16, 1), 0.09)}))
+    assert are_rounded(Observation({"a": noisy}, 0.09, rounded=True)), "who was told need not look"

@@ -8,7 +8,7 @@ import pytest
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
-from quietnn.reports.curves import clean_accuracy, curves, make_curve
+from quietnn.reports.curves import at_mean_wnr, clean_accuracy, curves, make_curve
 
 Make = Callable[..., list[Record]]
 
@@ -99,3 +99,8 @@ def test_plain_numbers_are_sorted_by_wnr() -> None:
     curve = make_curve("ml", [4.0, 0.0], [[0.9, 0.1]])
     assert curve.wnr_db.tolist() == [0.0, 4.0]
     assert curve.accuracies.tolist() == [[0.1, 0.9]]
+
+
+def test_the_draws_of_one_level_meet_at_their_mean_wnr() -> None:
+    found = [{"level": 4, "draw": 0, "wnr_db": 9.9}, {"level": 4, "draw": 1, "wnr_db": 10.1}, {"wnr_db": 3.0}]
+    assert [record["wnr_db"] for record in at_mean_wnr(found)] == [10.0, 10.0, 3.0]

@@ -4,7 +4,18 @@ import matplotlib
 import pytest
 
 from quietnn.errors import InvalidConfig
-from quietnn.reports.figures import Figure, drawing, images, looks, new_figure, settle, style_named
+from quietnn.reports.figures import (
+    Figure,
+    decibels,
+    drawing,
+    images,
+    looks,
+    mathtext,
+    new_figure,
+    settle,
+    sized,
+    style_named,
+)
 
 
 def drawn() -> Figure:
@@ -34,3 +45,15 @@ def test_a_repeat_keeps_its_colour_and_changes_its_dash() -> None:
     assert (first["dash"], first["hollow"]) == ("-", False)
     assert oracle["hollow"]
     assert again == first | {"dash": "--", "hollow": True}
+
+
+def test_a_height_shrinks_with_the_width_and_decibels_have_a_minus() -> None:
+    assert sized("screen", wide=False, height=4.0) == (6.4, 4.0)
+    assert sized("paper", wide=False, height=4.0) == (3.5, 2.625)
+    assert decibels(-7.0) == "−7 dB"
+
+
+def test_a_label_gets_its_subscript_and_a_dollar_stays_one() -> None:
+    assert mathtext("MMSE_pb layerwise") == "MMSE$_{pb}$ layerwise"
+    assert mathtext("MMSE_p") == "MMSE$_{p}$"
+    assert mathtext("a $5 run") == r"a \$5 run"

@@ -11,7 +11,7 @@ from scipy import stats
 
 from quietnn.errors import InvalidConfig
 from quietnn.reports.curves import Curve, make_curve
-from quietnn.reports.gains import crossing, expanded_tail, gain_db, student_quantile
+from quietnn.reports.gains import crossing, expanded_tail, gain_db, percent, student_quantile
 
 WNRS = np.arange(-12.0, 13.0, 2.0)
 
@@ -174,3 +174,7 @@ def test_many_draws_need_no_expansion() -> None:
     tails = [expanded_tail(0.95, num_draws) for num_draws in (3, 5, 10, 100, 2000)]
     assert tails == sorted(tails)
     assert tails[-1] == pytest.approx(0.025, rel=1e-2)
+
+
+def test_an_accuracy_is_said_in_per_cent() -> None:
+    assert (percent(0.6), percent(0.625)) == ("60 %", "62.5 %")

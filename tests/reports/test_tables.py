@@ -68,6 +68,10 @@ def test_cost_is_the_mean_over_results(make_records: Callable[..., list[Record]]
     assert "clean" not in rows
 
 
+def test_markdown_has_its_caption_first() -> None:
+    assert to_markdown(Table("Two", ("a", "b"), (("x", "1"),))) == "**Two**\n\n| a | b |\n|---|---|\n| x | 1 |"
+
+
 def test_markdown_keeps_hostile_cells_inside_their_cell() -> None:
     lines = to_markdown(NASTY).splitlines()
     assert lines[2:] == [
@@ -80,7 +84,16 @@ def test_markdown_keeps_hostile_cells_inside_their_cell() -> None:
 def test_latex_escapes_its_signs() -> None:
     shown = to_latex(NASTY)
     assert r"50 \% of \{\_\}" in shown
-    assert r"\begin{tabular}{lr}" in shown
+    assert to_latex(Table("Two", ("a", "b"), (("x_p", "1 ± 2"),))).splitlines() == [
+        "% Two",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"a & b \\",
+        r"\midrule",
+        r"x\_p & $1 \pm 2$ \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
 
 
 def test_csv_reads_back() -> None:

@@ -9,7 +9,8 @@ import pytest
 from quietnn import records
 from quietnn.errors import QuietnnError
 from quietnn.experiments.theory_checks import TheoryChecks
-from quietnn.reports.theory_figures import draw_theory_figures, quadratic_figure
+from quietnn.reports.theory_figures import quadratic_figure, theory_figures
+from quietnn.reports.write import write_figures
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +25,13 @@ def test_figures_are_drawn_from_the_file_alone_and_are_the_same_each_time(
     records.append(path, run)
     script = (
         "import sys; from pathlib import Path; from quietnn import records;"
-        "from quietnn.reports.theory_figures import draw_theory_figures;"
-        f"draw_theory_figures(records.read(Path({str(path)!r})), Path({str(tmp_path / 'other')!r}));"
+        "from quietnn.reports.theory_figures import theory_figures; from quietnn.reports.write import write_figures;"
+        f"figures = theory_figures(records.read(Path({str(path)!r})));"
+        f"write_figures(figures, Path({str(tmp_path / 'other')!r}), formats=('png', 'svg'));"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-    written = draw_theory_figures(records.read(path), tmp_path / "one")
+    written = write_figures(theory_figures(records.read(path)), tmp_path / "one", formats=("png", "svg"))
     assert [file.name for file in written] == [
         f"figure-{number}.{suffix}" for number in (2, 3, 5, 6) for suffix in ("png", "svg")
     ]
@@ -44,6 +46,6 @@ def test_contour_marks_every_critical_point(run: list[records.Record]) -> None:
         assert name in labels
 
 
-def test_missing_records_are_named(tmp_path: Path) -> None:
+def test_missing_records_are_named() -> None:
     with pytest.raises(QuietnnError, match=r"no record with .*relation.* figures need the records of a whole"):
-        draw_theory_figures([], tmp_path)
+        theory_figures([])

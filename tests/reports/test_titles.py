@@ -4,10 +4,19 @@ from pathlib import Path
 
 from quietnn.records import Record
 from quietnn.reports.analysis import analyse_task
-from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.payload import page_title
+from quietnn.reports.page.tasks import task_payload
 from quietnn.reports.runs import Run
-from quietnn.reports.titles import channel_title, level_ticks, over_channels, wnr_axis
+from quietnn.reports.titles import (
+    channel_title,
+    counted,
+    level_ticks,
+    listed,
+    over_channels,
+    span_db,
+    task_title,
+    wnr_axis,
+)
 from quietnn.reports.write import task_figures
 
 
@@ -73,3 +82,18 @@ def test_names_of_levels_do_not_run_into_each_other() -> None:
     records = [result("ml", wnr_db, 0.5) for wnr_db in (4.0, 6.0, 6.12, 6.444, 12.0)]
     (axes,) = task_figures(analyse_task("digits", records, 0.6, 10))["accuracy"].axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["4", "6", "12"]
+
+
+def test_numbers_and_names_are_said_as_a_reader_says_them() -> None:
+    assert (listed(["a"]), listed(["a", "b", "a", "c"])) == ("a", "a, b and c")
+    assert (counted(1, "noise draw"), counted(1200, "record")) == ("one noise draw", "1,200 records")
+    assert (span_db([0.0, 12.0, 6.0]), span_db([-7.0])) == ("from 0 to 12 dB", "at −7 dB")
+    assert (task_title("sst2/cnn"), task_title("cifar10")) == ("cnn on SST-2", "CIFAR-10")
+
+
+def test_the_axis_follows_the_channel() -> None:
+    assert wnr_axis([{"wnr_db": 3.0}]) == "WNR (dB)"
+    assert wnr_axis([{"channel": "fading"}]) == "link WNR (dB)"
+    assert wnr_axis([{"channel": "pcm"}]) == "effective WNR (dB)"
+    assert over_channels("digits", [{"wnr_db": 3.0}]) == "digits"
+    assert over_channels("digits", [{"channel": "quantise"}]) == "digits over uniform quantisation"

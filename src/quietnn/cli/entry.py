@@ -43,28 +43,14 @@ def main() -> None:
         from quietnn.cli.main import main as run
 
         run()
-    except SystemExit as end:
-        _quiet_from_now_on(interrupts)
-        if not interrupts.came:
-            raise
-        _say_so(end)
     except BaseException as error:
-        _quiet_from_now_on(interrupts)
+        if signal.getsignal(signal.SIGINT) is interrupts:  # a further one ends the process without a word
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not interrupts.came:
             raise
-        _say_so(error)
-
-
-def _quiet_from_now_on(interrupts: _Interrupts) -> None:
-    """Let a further interrupt end the process without a word: there is nothing left to clean up."""
-    if signal.getsignal(signal.SIGINT) is interrupts:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _say_so(error: BaseException) -> NoReturn:
-    if not (isinstance(error, SystemExit) and error.code == 1):  # then typer has said "Aborted."
-        print("interrupted; run the same command again to go on", file=sys.stderr)
-    raise SystemExit(EXIT_CODE) from None
+        if not (isinstance(error, SystemExit) and error.code == 1):  # then typer has said "Aborted."
+            print("interrupted; run the same command again to go on", file=sys.stderr)
+        raise SystemExit(EXIT_CODE) from None
 
 
 if __name__ == "__main__":

@@ -169,7 +169,8 @@ def theory(
     from quietnn.experiments.theory_checks import TheoryChecks
     from quietnn.files import write_whole
     from quietnn.records import encode
-    from quietnn.reports.theory_figures import draw_theory_figures
+    from quietnn.reports.theory_figures import theory_figures
+    from quietnn.reports.write import write_figures
 
     if out.exists() and not out.is_dir():
         raise InvalidConfig(f"--out is {out}, which is a file; it must be a directory, new or old")
@@ -179,7 +180,7 @@ def theory(
     with progress.status("drawing the figures"):
         # Replaced as a whole: an older run's records are not mixed in.
         write_whole(out / "records.jsonl", "".join(encode(record) + "\n" for record in records).encode())
-        figures = draw_theory_figures(records, out)
+        figures = write_figures(theory_figures(records), out, formats=("png", "svg"))
     checks = [record for record in records if record["kind"] == "check"]
     if as_json:
         for record in checks:

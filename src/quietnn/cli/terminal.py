@@ -20,11 +20,7 @@ _GAP = 2
 
 
 def plain(text: str) -> str:
-    r"""The text without commands to the terminal, written with backslashes instead.
-
-    >>> plain("red\x1b[31m")
-    'red\\x1b[31m'
-    """
+    """The text without commands to the terminal, which are written with backslashes instead."""
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 

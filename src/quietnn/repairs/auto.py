@@ -29,11 +29,6 @@ _NUM_FOLDS = 2
 _ELABORATE = 20
 """Passes from which a repair is not tried once a simpler one has every held-out example right."""
 
-_TOO_WEAK = (
-    "too weak to be estimated, so the weights are as received; noise_power_from_pilots and "
-    "noise_power_from_receptions can tell weaker noise"
-)
-
 
 @dataclass(frozen=True)
 class Tried:
@@ -150,8 +145,13 @@ def _with_estimated_noise(
         )
     rule: dict[str, Any] = {"noisy": observation.noisy, "normalisation": observation.normalisation}
     power = noise_power_from_batch_norm(observation.model, evidence, **rule)
-    note = f"{power}: {'estimated, not told' if power.variance else _TOO_WEAK}"
-    return observation.with_noise(power.variance), (note,)
+    note = "estimated, not told"
+    if not power.variance:
+        note = (
+            "too weak to be estimated, so the weights are as received; noise_power_from_pilots and "
+            "noise_power_from_receptions can tell weaker noise"
+        )
+    return observation.with_noise(power.variance), (f"{power}: {note}",)
 
 
 class _Trials:

@@ -4,6 +4,7 @@ import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any, Protocol
 
 from quietnn.errors import InvalidConfig, check_is, unknown_choice
@@ -115,30 +116,11 @@ class Repair:
                 f"run is a {type(self.run).__name__}; give a function: def run(observation, evidence, seed, settings)"
             )
 
-    @property
-    def name(self) -> str:
-        """In records, configurations and `--method`."""
-        return self.method.name
-
-    @property
-    def label(self) -> str:
-        """In tables and legends."""
-        return self.method.label
-
-    @property
-    def reference(self) -> str:
-        """Where it is derived."""
-        return self.method.reference
-
-    @property
-    def needs(self) -> str:
-        """One of `quietnn.methods.NEEDS`."""
-        return self.method.needs
-
-    @property
-    def cost(self) -> float:
-        """About how many passes it takes."""
-        return self.method.cost
+    name = property(attrgetter("method.name"), doc="In records, configurations and `--method`.")
+    label = property(attrgetter("method.label"), doc="In tables and legends.")
+    reference = property(attrgetter("method.reference"), doc="Where it is derived.")
+    needs = property(attrgetter("method.needs"), doc="One of `quietnn.methods.NEEDS`.")
+    cost = property(attrgetter("method.cost"), doc="About how many passes it takes.")
 
     def is_served_by(self, evidence: Evidence) -> bool:
         """Whether there is all that the method needs; that shares of classes are known is the caller's to say."""

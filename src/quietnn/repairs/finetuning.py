@@ -59,7 +59,7 @@ def finetune(
     if not learning_rates or min(learning_rates) <= 0:
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
     model, received, num_examples = observation.model, observation.weights, len(evidence)
-    scratch = Scratch(observation, evidence.loss_at, num_examples, blended=True, batch_size=evidence.batch_size)
+    scratch = Scratch(observation, evidence, blended=True)
 
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)

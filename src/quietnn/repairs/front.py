@@ -78,14 +78,8 @@ def repair(
             f"{method} goes by the loss and not by a score; give loss=..., or search by the score: method='mmse_pb'"
         )
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
-    evidence = Evidence.of(
-        inputs,
-        labels,
-        loss=loss,
-        score=score,
-        higher_is_better=None if higher_is_better else False,
-        augment=augment,
-    )
+    direction = None if higher_is_better else False
+    evidence = Evidence.of(inputs, labels, loss=loss, score=score, higher_is_better=direction, augment=augment)
     if method == "auto":
         if settings is not None:
             raise InvalidConfig(
@@ -102,19 +96,11 @@ def repair(
     return REPAIRS[method](observation, evidence, seed=seed, settings=settings)
 
 
-def auto(
-    what: object,
-    inputs: object = None,
-    labels: object = None,
-    *,
-    noise_variance: NoiseVariance | None = None,
-    wnr_db: float | None = None,
-    **more: Any,
-) -> Repaired:
+def auto(what: object, inputs: object = None, labels: object = None, **more: Any) -> Repaired:
     """`repair(method="auto")`, which takes the same arguments.
 
     >>> import torch
     >>> auto(torch.nn.Linear(4, 2), noise_variance=0.01).name
     'ml'
     """
-    return repair(what, inputs, labels, method="auto", noise_variance=noise_variance, wnr_db=wnr_db, **more)
+    return repair(what, inputs, labels, method="auto", **more)

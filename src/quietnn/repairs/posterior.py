@@ -98,9 +98,7 @@ def posterior(
         starts, num_passes = repaired_starts(observation, evidence.in_memory())
     if starts and stores_statistics(model) and (centre is not None or not settings.blended):
         raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
-    scratch = Scratch(
-        observation, evidence.loss_at, num_examples, blended=settings.blended, batch_size=evidence.batch_size
-    )
+    scratch = Scratch(observation, evidence, blended=settings.blended)
     scratch.num_passes += num_passes
     places = given_starts(starts or {}, model, observation.weights, anchors=scratch.follows)
     if not (places and scratch.follows):
@@ -111,7 +109,7 @@ def posterior(
     whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
-        return maximise(scratch, whitened, positions, num_examples=num_examples, settings=settings, seed=seed)
+        return maximise(scratch, whitened, positions, settings=settings, seed=seed)
 
     short = replace(settings, num_steps=settings.num_guard_steps)
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
@@ -130,19 +128,12 @@ def _judged(guard: "Guard", places: dict[str, Start], observation: Observation[A
     guard.judge("received", model)
     for name, place in places.items():
         guard.judge(name, place.network)
-    if "blended" not in places and _are_rounded(observation):
+    if "blended" not in places and are_rounded(observation):
         # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
         guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
         if guard.is_clearly_better("blended", guard.best(places)):
             return places | blended_start(model, received, scratch)
     return places
-
-
-def _are_rounded(observation: Observation[Any, Any]) -> bool:
-    """As the observation tells, else as the weights show."""
-    if observation.rounded is not None:
-        return observation.rounded
-    return are_rounded(observation.weights, observation.known_noise)
 
 
 def _result(

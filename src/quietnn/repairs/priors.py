@@ -104,7 +104,7 @@ def shared_priors(told: Mapping[str, Told], noise: Mapping[str, TensorNoise]) ->
     unit = max(group.variance, *(mean_of(noise[name]) for name in told), *(abs(own[1]) for own in told.values()))
     if unit == 0:
         return {name: WeightStatistics(mean, 0.0, count) for name, (mean, _, count) in told.items()}
-    levels = [_in_double(noise[name]) / unit for name in told]
+    levels = [(level.double() if isinstance(level := noise[name], Tensor) else level) / unit for name in told]
     counts = [count for _, _, count in told.values()]
     variances = [group.variance / unit] * len(told)
     for _ in range(_ROUNDS):
@@ -120,10 +120,6 @@ def shared_priors(told: Mapping[str, Told], noise: Mapping[str, TensorNoise]) ->
         name: WeightStatistics(mean * root, variance * unit, count)
         for name, mean, variance, count in zip(told, means, variances, counts, strict=True)
     }
-
-
-def _in_double(noise: TensorNoise) -> TensorNoise:
-    return noise.double() if isinstance(noise, Tensor) else noise
 
 
 def _error(variance: float, noise: TensorNoise, count: int, *, power: int) -> float:

@@ -1,12 +1,13 @@
 """Weights that were rounded, told from weights with noise on them."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from quietnn.noise import NoiseVariance, mean_of, noise_of_each
-from quietnn.weights import Weights
+from quietnn.noise import mean_of, noise_of_each
+from quietnn.observation import Observation
 
 _NEAR = 0.5
 """Rounding leaves errors of a standard deviation of 0.29 of a step; noise is finer than half of its own."""
@@ -15,14 +16,15 @@ _CHANNELS = 32
 """Output channels that are looked at, evenly spaced."""
 
 
-def are_rounded(weights: Weights, noise: NoiseVariance) -> bool:
-    """Whether most of the weights of a model are in tensors that were rounded, see `is_on_a_grid`.
+def are_rounded(observation: Observation[Any, Any]) -> bool:
+    """Whether an observation tells that weights were rounded, else whether most are in tensors on a grid.
 
-    >>> weights = {"a.weight": torch.randn(8, 50).round(), "a.bias": torch.randn(8)}
-    >>> are_rounded(weights, 0.09)
+    >>> are_rounded(Observation({"a.weight": torch.randn(8, 50).round(), "a.bias": torch.randn(8)}, 0.09))
     True
     """
-    by_tensor = noise_of_each(noise, weights)
+    if observation.rounded is not None:
+        return observation.rounded
+    weights, by_tensor = observation.weights, noise_of_each(observation.known_noise, observation.weights)
     rounded = [
         name
         for name, tensor in weights.items()

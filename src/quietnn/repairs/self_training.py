@@ -74,16 +74,11 @@ def self_train(
     if by_group.noise_variance == 0:
         details = {"start": "received", "fit_loss": (), "move": 0.0}
         return Repaired(with_weights(observation.model, {}), "self_trained", 0.0, details)
-    scratch = Scratch(observation, loss, num_inputs, blended=True, batch_size=max(num_inputs, 1))
+    judged = Evidence(mean_loss=loss, num_examples=num_inputs, batch_size=num_inputs)
+    scratch = Scratch(observation, judged, blended=True)
     name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
-    fit = maximise(
-        scratch,
-        prepare(scratch, start, by_group),
-        torch.arange(num_inputs),
-        num_examples=num_inputs,
-        settings=settings,
-        seed=seed,
-    )
+    whitened, positions = prepare(scratch, start, by_group), torch.arange(num_inputs)
+    fit = maximise(scratch, whitened, positions, settings=settings, seed=seed)
     details = {"start": name, "fit_loss": fit.losses, "move": fit.move}
     return Repaired(scratch.finish(start.network, fit.weights), "self_trained", scratch.num_passes, details)
 

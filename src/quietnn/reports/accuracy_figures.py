@@ -1,6 +1,7 @@
 """Accuracy as lines: against the WNR with the decibels gained, against the round of training, and over a noisy link."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,16 +140,21 @@ def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
 
 def _draw_rounds(axes: Any, records: Sequence[Record], method: str) -> None:
     """The mean over the runs that reached each round; runs that diverged end where they did."""
-    by_round: dict[int, list[float]] = {}
-    for record in records:
-        for number, accuracy in zip(record.get("tested_rounds") or (), record.get("round_accuracy") or (), strict=True):
-            by_round.setdefault(number, []).append(100 * accuracy)
-    if not by_round:
-        return
-    numbers = sorted(by_round)
+    found = by_round(records)
     look = style_of(method)
     colour, label = ("#888888", "no noise") if method == CLEAN else (look.colour, mathtext(look.label))
-    axes.plot(numbers, [np.mean(by_round[number]) for number in numbers], look.line, color=colour, label=label)
+    if found:
+        means = [np.mean([100 * accuracy for accuracy in accuracies]) for accuracies in found.values()]
+        axes.plot(list(found), means, look.line, color=colour, label=label)
+
+
+def by_round(records: Iterable[Record]) -> dict[int, list[float]]:
+    """The accuracies of runs at each round that was tested, in the order of the rounds."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for record in records:
+        for number, accuracy in zip(record.get("tested_rounds") or (), record.get("round_accuracy") or (), strict=True):
+            found[number].append(accuracy)
+    return dict(sorted(found.items()))
 
 
 def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:

@@ -49,12 +49,10 @@ class Analysis:
 
 
 def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Read run folders and measure every method against ML.
+    """Read one run folder, or several to be compared, and measure every method against ML.
 
-    Args:
-        folders: one run folder, or several to be compared.
-        level: the accuracy at which gains are read; by default 0.75 for SST-2 and 0.6 for the rest, as in the paper.
-        num_resamples: bootstrap resamples for each interval.
+    Gains are read at an accuracy, by default 0.75 for SST-2 and 0.6 for the rest, as in the paper, with so many
+    bootstrap resamples for each interval.
 
     Raises:
         MissingData: for a folder without records.
@@ -75,15 +73,6 @@ def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resampl
             grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
     tasks = (analyse_task(task, found, level, num_resamples) for task, found in grouped.items())
     return Analysis(tuple(kept), tuple(tasks))
-
-
-def default_level(task: str) -> float:
-    """The accuracy at which the paper reads gains.
-
-    >>> default_level("cifar10/resnet18"), default_level("sst2/minilm")
-    (0.6, 0.75)
-    """
-    return 0.75 if task.startswith("sst2") else 0.6
 
 
 def sentences(task: TaskAnalysis) -> list[str]:
@@ -119,26 +108,24 @@ def task_tables(task: TaskAnalysis) -> dict[str, Table]:
 
 def to_json(analysis: Analysis) -> dict[str, Any]:
     """The numbers for another program; what does not exist is null, an open interval ends at "inf"."""
-    return {
-        "runs": [{"name": run.name, "folder": str(run.folder), "config": run.config} for run in analysis.runs],
-        "tasks": [
-            {
-                "task": task.task,
-                "level": task.level,
-                "clean_accuracy": task.clean[0] if task.clean else None,
-                "sentences": sentences(task),
-                "curves": [
-                    _curve_json(curve, gain, task.level) for curve, gain in zip(task.curves, task.gains, strict=True)
-                ],
-            }
-            for task in analysis.tasks
-        ],
-    }
+    tasks = [
+        {
+            "task": task.task,
+            "level": task.level,
+            "clean_accuracy": task.clean[0] if task.clean else None,
+            "sentences": sentences(task),
+            "curves": [_curve_json(*pair, task.level) for pair in zip(task.curves, task.gains, strict=True)],
+        }
+        for task in analysis.tasks
+    ]
+    runs = [{"name": run.name, "folder": str(run.folder), "config": run.config} for run in analysis.runs]
+    return {"runs": runs, "tasks": tasks}
 
 
 def analyse_task(task: str, records: Sequence[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
     """The curves of one task's records and what each gains over ML; see `analyse`."""
-    level = default_level(task) if level is None else level
+    if level is None:
+        level = 0.75 if task.startswith("sst2") else 0.6
     records = at_mean_wnr(records)
     found = curves(records)
     references = tuple(_reference(curve, found) for curve in found)

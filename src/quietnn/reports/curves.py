@@ -77,11 +77,7 @@ class Curve:
 def make_curve(
     method: str, wnr_db: Sequence[float], accuracies: Sequence[Sequence[float]], *, label: str = "", run: str = ""
 ) -> Curve:
-    """A curve from plain numbers, draw by draw.
-
-    >>> make_curve("ml", [0.0, 6.0], [[0.2, 0.8], [0.4, 0.6]]).mean.tolist()
-    [0.30000000000000004, 0.7]
-    """
+    """A curve from plain numbers, draw by draw."""
     order = np.argsort(np.asarray(wnr_db, dtype=float))
     matrix = np.asarray(accuracies, dtype=float)
     return Curve(
@@ -108,7 +104,9 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
             raise InvalidConfig(f"record {number}: {reason}")
         if record["method"] == CLEAN or math.isinf(record["wnr_db"]):
             continue
-        key = (record["method"], str(record.get("run", "")), _tuning_size(record))
+        # Kappa never splits the curve of a method that needs no examples.
+        size = 0 if record["method"] in _UNTUNED else int(record.get("num_tuning_examples") or 0)
+        key = (record["method"], str(record.get("run", "")), size)
         place = (float(record["wnr_db"]), (int(record.get("seed") or 0), int(record["draw"])))
         accuracy = float(record["accuracy"])
         if (before := cells[key].setdefault(place, accuracy)) != accuracy:
@@ -118,19 +116,14 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
                 f"{accuracy:g}): the records mix two configurations; give each its own run folder"
             )
     owners = _merge_same(cells)
-    labels = _labels(list(owners))
     ordered = sorted(owners, key=lambda key: (rank(key[0]), key[2], key[1]))
-    return tuple(_assemble(key[0], labels[key], owners[key], cells[key]) for key in ordered)
+    return tuple(_assemble(key[0], _label(key, ordered), owners[key], cells[key]) for key in ordered)
 
 
 def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
     """The records of a channel that is set by bits or seconds, each at the mean WNR of its level.
 
     What such a channel's noise amounts to differs a little from draw to draw; a curve needs one place for all of them.
-
-    >>> found = [{"level": 4, "draw": 0, "wnr_db": 9.9}, {"level": 4, "draw": 1, "wnr_db": 10.1}, {"wnr_db": 3.0}]
-    >>> [record["wnr_db"] for record in at_mean_wnr(found)]
-    [10.0, 10.0, 3.0]
     """
     found: dict[tuple[Any, Any], list[float]] = defaultdict(list)
     moved = [record.get("level") is not None and math.isfinite(record["wnr_db"]) for record in records]
@@ -151,11 +144,6 @@ def clean_accuracy(records: Iterable[Record]) -> tuple[float, int] | None:
     return None
 
 
-def _tuning_size(record: Record) -> int:
-    """The number of tuning examples, zero for what needs none, so that kappa never splits an ML curve."""
-    return 0 if record["method"] in _UNTUNED else int(record.get("num_tuning_examples") or 0)
-
-
 def _merge_same(cells: Mapping[_Key, _Cells]) -> dict[_Key, tuple[str, ...]]:
     """The curves to keep, each with the runs that hold it: ML repeated in every run of a study is one curve."""
     owners: dict[_Key, tuple[str, ...]] = {}
@@ -166,27 +154,17 @@ def _merge_same(cells: Mapping[_Key, _Cells]) -> dict[_Key, tuple[str, ...]]:
     return owners
 
 
-def _labels(keys: Sequence[_Key]) -> dict[_Key, str]:
+def _label(key: _Key, keys: Sequence[_Key]) -> str:
     """The method's name, with kappa where it varies and the run where that still leaves a choice."""
-    labels = {}
-    for method, run, size in keys:
-        rivals = [key for key in keys if key[0] == method]
-        details = []
-        if len({key[2] for key in rivals}) > 1:
-            details.append(f"κ = {size}")
-        if sum(key[2] == size for key in rivals) > 1:
-            details.append(run)
-        suffix = f" ({', '.join(details)})" if details else ""
-        labels[method, run, size] = style_of(method).label + suffix
-    return labels
+    method, run, size = key
+    sizes = [other[2] for other in keys if other[0] == method]
+    details = [f"κ = {size}"] if len(set(sizes)) > 1 else []
+    details += [run] if sizes.count(size) > 1 else []
+    return style_of(method).label + (f" ({', '.join(details)})" if details else "")
 
 
 def _assemble(method: str, label: str, runs: tuple[str, ...], cell: _Cells) -> Curve:
     wnrs = sorted({wnr for wnr, _ in cell})
     draws = sorted({draw for _, draw in cell})
-    columns = {wnr: column for column, wnr in enumerate(wnrs)}
-    rows = {draw: row for row, draw in enumerate(draws)}
-    accuracies = np.full((len(draws), len(wnrs)), np.nan)
-    for (wnr, draw), accuracy in cell.items():
-        accuracies[rows[draw], columns[wnr]] = accuracy
-    return Curve(method, label, runs, tuple(draws), np.asarray(wnrs), accuracies)
+    accuracies = [[cell.get((wnr, draw), np.nan) for wnr in wnrs] for draw in draws]
+    return Curve(method, label, runs, tuple(draws), np.asarray(wnrs), np.asarray(accuracies))

@@ -28,12 +28,8 @@ def analyse_training(
 ) -> TaskAnalysis:
     """The trained networks of a task, measured as in noisy inference; without noise, a mean over seeds.
 
-    Args:
-        task: its name.
-        records: of noisy training; a run that diverged counts as `CHANCE`.
-        level: the accuracy at which gains are read; left out, one that ML reaches only at high WNR: 85 % of the way
-            from chance to the accuracy without noise.
-        num_resamples: bootstrap resamples for each interval.
+    A run that diverged counts as `CHANCE`. Without a level, gains are read at an accuracy that ML reaches only at high
+    WNR: 85 % of the way from chance to the accuracy without noise.
     """
     filled = [record if record.get("accuracy") is not None else {**record, "accuracy": CHANCE} for record in records]
     accuracies = [float(record["accuracy"]) for record in filled if record["method"] == CLEAN]

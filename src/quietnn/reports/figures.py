@@ -98,11 +98,7 @@ _WIDTHS = {"screen": (6.4, 9.6), "paper": (3.5, 7.16)}
 
 
 def sized(style: Style, *, wide: bool, height: float) -> tuple[float, float]:
-    """Width and height in inches; a height is told for the screen and shrinks with the width.
-
-    >>> sized("screen", wide=False, height=4.0), sized("paper", wide=False, height=4.0)
-    ((6.4, 4.0), (3.5, 2.625))
-    """
+    """Width and height in inches; a height is told for the screen and shrinks with the width."""
     width = _WIDTHS[style][wide]
     stretch = 1.2 if style == "paper" and not wide else 1.0
     return width, round(height * stretch * width / _WIDTHS["screen"][wide], 4)
@@ -168,13 +164,7 @@ def looks(methods: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def mathtext(label: str) -> str:
-    r"""A label for a figure: `MMSE_pb` gets its subscript, and text from a record is never read as mathematics.
-
-    >>> mathtext("MMSE_pb layerwise")
-    'MMSE$_{pb}$ layerwise'
-    >>> mathtext("a $5 run")
-    'a \\$5 run'
-    """
+    """A label for a figure: `MMSE_pb` gets its subscript, and text from a record is never read as mathematics."""
     safe = label.replace("$", r"\$")
     for plain, subscript in (("MMSE_pb", "MMSE$_{pb}$"), ("MMSE_p ", "MMSE$_{p}$ "), ("λ′", r"$\lambda'$")):
         safe = safe.replace(plain, subscript)
@@ -182,9 +172,5 @@ def mathtext(label: str) -> str:
 
 
 def decibels(wnr_db: float) -> str:
-    """A number of decibels with a minus sign and not a hyphen.
-
-    >>> decibels(-7.0)
-    '−7 dB'
-    """
+    """A number of decibels with a minus sign and not a hyphen."""
     return f"{wnr_db:g} dB".replace("-", "−")

@@ -26,13 +26,8 @@ def weights_figure(
 ) -> Figure:
     """The density of the weights on a logarithmic scale, with `N(mean, variance)` over it.
 
-    Args:
-        counts: how many weights lie in each of the even bins from `low` to `high`.
-        low: the first edge.
-        high: the last edge.
-        mean: of the weights.
-        variance: of the weights.
-        noise_variance: also draw the noise, `N(mean, sigma_z^2)`, and the clean weights that would be left.
+    The counts are those of even bins from `low` to `high`. With a noise variance, the noise `N(mean, sigma_z^2)` and
+    the clean weights that would be left are drawn too.
     """
     edges = np.linspace(low, high, len(counts) + 1)
     width = (high - low) / len(counts)
@@ -58,12 +53,7 @@ def weights_figure(
 
 
 def density_figure(found: Sequence[Record], *, reach: float) -> Figure:
-    """A histogram for each channel on a logarithmic scale, with the Gaussian over it.
-
-    Args:
-        found: records of the experiment `channel_errors`; those of single tensors are left out.
-        reach: the histograms' range on either side, in standard deviations.
-    """
+    """A histogram for each channel of `channel_errors`, with the Gaussian over it; it reaches so many deviations."""
     places = np.linspace(-reach, reach, 301)
 
     def draw(axes: Any, record: Record) -> None:
@@ -77,12 +67,7 @@ def density_figure(found: Sequence[Record], *, reach: float) -> Figure:
 
 
 def quantile_figure(found: Sequence[Record], *, probabilities: Sequence[float]) -> Figure:
-    """Quantile of the error against quantile of a Gaussian, for each channel; a Gaussian lies on the dashed line.
-
-    Args:
-        found: records of the experiment `channel_errors`; those of single tensors are left out.
-        probabilities: where their quantiles were taken.
-    """
+    """Quantile of the error against quantile of a Gaussian, for each channel; a Gaussian lies on the dashed line."""
     normal = [NormalDist().inv_cdf(probability) for probability in probabilities]
 
     def draw(axes: Any, record: Record) -> None:
@@ -94,6 +79,7 @@ def quantile_figure(found: Sequence[Record], *, probabilities: Sequence[float]) 
 
 
 def _panels(found: Sequence[Record], draw: Callable[[Any, Record], None], across: str, up: str) -> Figure:
+    """A panel for each record of a whole model."""
     models = [record for record in found if record.get("layer") == "" and "histogram" in record]
     if not models:
         raise InvalidConfig("there is no record of a channel's error on a whole model; run quietnn channels first")

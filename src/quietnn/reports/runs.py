@@ -86,11 +86,7 @@ def inference_records(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def with_accuracy(records: Iterable[Record]) -> tuple[Record, ...]:
-    """Those that curves can be drawn of; a task that is judged by a score of its own has no accuracy.
-
-    >>> with_accuracy([{"accuracy": 0.5}, {"accuracy": None, "score": 12.3}])
-    ({'accuracy': 0.5},)
-    """
+    """Those that curves can be drawn of; a task that is judged by a score of its own has no accuracy."""
     return tuple(record for record in records if record.get("accuracy") is not None or "score" not in record)
 
 
@@ -146,9 +142,7 @@ def measured_cells(records: Iterable[Record]) -> set[tuple[Any, ...]]:
 
 def missing_sentence(run: Run) -> str:
     """What was planned and is not there, in words; empty if all of it is, or if nothing says what was planned."""
-    planned = planned_cells(run)
-    if planned is None:
-        return ""
+    planned = planned_cells(run) or set()
     missing = planned - measured_cells(run.records)
     if not missing:
         return ""
@@ -157,8 +151,7 @@ def missing_sentence(run: Run) -> str:
         for _, draw, method in missing
     )
     names = ", ".join(f"{name} ({count})" for name, count in sorted(by_name.items()))
-    planned_number = counted(len(planned), "planned result")
-    return f"{run.name}: {len(missing):,} of {planned_number} are not there yet: {names}."
+    return f"{run.name}: {len(missing):,} of {counted(len(planned), 'planned result')} are not there yet: {names}."
 
 
 def _wnr(value: Any) -> float:

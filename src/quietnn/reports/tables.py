@@ -26,12 +26,7 @@ class Table:
 
 
 def accuracy_table(curves: Sequence[Curve]) -> Table:
-    """Accuracy in per cent, mean and standard deviation over draws: a row for each method, a column for each WNR.
-
-    >>> from quietnn.reports.curves import make_curve
-    >>> accuracy_table([make_curve("ml", [-6.0], [[0.60], [0.62]])]).rows
-    (('ML', '61.0 ± 1.4'),)
-    """
+    """Accuracy in per cent, mean and standard deviation over draws: a row for each method, a column for each WNR."""
     wnrs = sorted({float(wnr) for curve in curves for wnr in curve.wnr_db})
     most = max((curve.num_draws for curve in curves), default=0)
     draws = "one draw (no deviation)" if most == 1 else f"{most} noise draws"
@@ -83,32 +78,13 @@ def mean_costs(records: Iterable[Record]) -> dict[str, tuple[int, float, float]]
 
 
 def to_markdown(table: Table) -> str:
-    """The table in Markdown, caption first.
-
-    >>> print(to_markdown(Table("Two", ("a", "b"), (("x", "1"),))))
-    **Two**
-    <BLANKLINE>
-    | a | b |
-    |---|---|
-    | x | 1 |
-    """
+    """The table in Markdown, caption first."""
     lines = [_markdown_row(table.header), "|" + "---|" * len(table.header), *map(_markdown_row, table.rows)]
     return f"**{table.caption}**\n\n" + "\n".join(lines)
 
 
 def to_latex(table: Table) -> str:
-    r"""The table as a LaTeX `tabular` with booktabs rules.
-
-    >>> print(to_latex(Table("Two", ("a", "b"), (("x_p", "1 ± 2"),))))
-    % Two
-    \begin{tabular}{lr}
-    \toprule
-    a & b \\
-    \midrule
-    x\_p & $1 \pm 2$ \\
-    \bottomrule
-    \end{tabular}
-    """
+    """The table as a LaTeX `tabular` with booktabs rules."""
     rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in table.rows]
     head = " & ".join(map(_latex_cell, table.header)) + r" \\"
     columns = "l" + "r" * (len(table.header) - 1)
@@ -117,12 +93,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """The table as comma-separated values, header first.
-
-    >>> print(to_csv(Table("Two", ("a", "b"), (("x, y", "1"),))), end="")
-    a,b
-    "x, y",1
-    """
+    """The table as comma-separated values, header first."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([table.header, *table.rows])
     return buffer.getvalue()
@@ -140,11 +111,7 @@ def _accuracy_cells(curve: Curve, wnrs: Sequence[float]) -> list[str]:
 
 
 def interval_text(gain: Gain) -> str:
-    """The interval as a reader writes it, open where a resample did not cross.
-
-    >>> interval_text(Gain(0.6, 1.0, 0.5, math.inf, 5, ""))
-    '0.50 to ∞'
-    """
+    """The interval as a reader writes it, open where a resample did not cross: `0.50 to ∞`."""
     if gain.low is None or gain.high is None:
         return ABSENT
     low, high = (f"{round(end, 2) + 0.0:.2f}" for end in (gain.low, gain.high))  # no minus before a zero
@@ -169,10 +136,6 @@ _LATEX = {
 
 def _latex_cell(cell: str) -> str:
     mean, sign, std = cell.partition(" ± ")
-    if sign and _is_number(mean) and _is_number(std):
+    if sign and all(text.replace(".", "", 1).isdigit() for text in (mean, std)):
         return rf"${mean} \pm {std}$"
     return "".join(_LATEX.get(letter, letter) for letter in cell).replace("±", r"$\pm$")
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdigit()

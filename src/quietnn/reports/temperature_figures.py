@@ -23,7 +23,7 @@ def surface_records(records: Sequence[Record], *, wnr_db: float | None = None) -
     first draw there; an oracle, tuned on test data, comes last.
     """
     tried = [record for record in records if record.get("trials") and math.isfinite(record["wnr_db"])]
-    tried = [record for record in tried if _num_betas(record) > 1] or tried
+    tried = [record for record in tried if len({trial[1] for trial in record["trials"]}) > 1] or tried
     there = _nearest(tried, wnr_db)
     first = min((_draw(record) for record in there), default=None)
     panels: dict[tuple[bool, int, str], Record] = {}
@@ -34,11 +34,7 @@ def surface_records(records: Sequence[Record], *, wnr_db: float | None = None) -
 
 
 def pole_of(record: Record) -> float:
-    """Where `lambda' = 1 + eta` lies for the receiver, at the WNR that it believed in.
-
-    >>> pole_of({"wnr_db": 0.0}), pole_of({"wnr_db": 0.0, "noise_variance": 1.0, "assumed_noise_variance": 2.0})
-    (2.0, 1.5)
-    """
+    """Where `lambda' = 1 + eta` lies for the receiver, at the WNR that it believed in."""
     believed: float = db_to_ratio(record["wnr_db"])
     if record.get("noise_variance") and record.get("assumed_noise_variance"):
         believed *= record["noise_variance"] / record["assumed_noise_variance"]
@@ -93,7 +89,9 @@ def _draw_surface(axes: Any, record: Record, scale: tuple[float, float]) -> None
         _mark(axes, (record["lambda_prime"], record.get("beta") or 0.0), "*", "#D55E00", "chosen")
     axes.grid(visible=False)
     axes.set(xlabel=r"$\lambda'$", ylabel=r"$\beta$")
-    axes.set_title(_title(record), pad=16)
+    examples = "tuned on test data" if is_oracle(record["method"]) else f"κ = {_size(record)}"
+    title = f"{style_of(record['method']).label}, {decibels(record['wnr_db'])}, draw {record['draw']}: {examples}"
+    axes.set_title(mathtext(title), pad=16)
 
 
 def _paint(axes: Any, trials: FloatArray, good: FloatArray, scale: tuple[float, float]) -> None:
@@ -107,17 +105,12 @@ def _paint(axes: Any, trials: FloatArray, good: FloatArray, scale: tuple[float, 
         edges = _edges(horizontal), _edges(vertical)
         axes.pcolormesh(*edges, np.ma.masked_invalid(cells), edgecolors="face", linewidth=0.2, **limits)
     elif len(good) > 2 and np.linalg.matrix_rank(good[:, :2] - good[0, :2], tol=1e-9) == 2:
-        points = _last_of_each(good)
+        _, last = np.unique(good[::-1, :2], axis=0, return_index=True)  # a triangulation takes no repeats
+        points = good[::-1][np.sort(last)]
         levels = np.linspace(scale[0], scale[1], 15)
         axes.tricontourf(points[:, 0], points[:, 1], 100 * points[:, 2], levels=levels, **limits)
     else:
         axes.scatter(good[:, 0], good[:, 1], c=100 * good[:, 2], s=60, **limits)
-
-
-def _last_of_each(points: FloatArray) -> FloatArray:
-    """The points without repeats, which a triangulation cannot take."""
-    _, first = np.unique(points[::-1, :2], axis=0, return_index=True)
-    return points[::-1][np.sort(first)]
 
 
 def _edges(centres: FloatArray) -> FloatArray:
@@ -167,23 +160,12 @@ def _mark(axes: Any, point: tuple[float, float], marker: str, colour: str, label
         )
 
 
-def _title(record: Record) -> str:
-    examples = "tuned on test data" if is_oracle(record["method"]) else f"κ = {_size(record)}"
-    return mathtext(
-        f"{style_of(record['method']).label}, {decibels(record['wnr_db'])}, draw {record['draw']}: {examples}"
-    )
-
-
 def _size(record: Record) -> int:
     return int(record.get("num_tuning_examples") or 0)
 
 
 def _draw(record: Record) -> tuple[int, int]:
     return int(record.get("seed") or 0), int(record["draw"])
-
-
-def _num_betas(record: Record) -> int:
-    return len({trial[1] for trial in record["trials"]})
 
 
 def layer_records(records: Sequence[Record], *, wnr_db: float | None = None) -> tuple[Record, ...]:
@@ -208,18 +190,31 @@ def _nearest(records: Sequence[Record], wnr_db: float | None) -> list[Record]:
     return [record for record in records if record["wnr_db"] == nearest]
 
 
+def layer_values(records: Sequence[Record]) -> tuple[list[str], dict[str, list[list[float]]]]:
+    """The names of the layers, and for each draw their `wnrs`, `lambdas` and `betas`; NaN where one is unknown."""
+    names = list(dict.fromkeys(name for record in records for name in record["group_temperatures"]))
+    found: dict[str, list[list[float]]] = {"wnrs": [], "lambdas": [], "betas": []}
+    for record in records:
+        pairs = [record["group_temperatures"].get(name) or (None, None) for name in names]
+        wnrs = record.get("group_wnr_db") or {}
+        found["wnrs"].append([_number(wnrs.get(name)) for name in names])
+        found["lambdas"].append([_number(pair[0]) for pair in pairs])
+        found["betas"].append([_number(pair[1]) for pair in pairs])
+    return names, found
+
+
 def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
     """Three columns of dots, a row for each layer in the order of the network: WNR, `lambda'`, `beta`.
 
     Small dots are draws, the large one is their mean; the line marks the model's WNR, ML, and no bias.
     """
     look = style_of(records[0]["method"])
-    names = list(records[0]["group_temperatures"])
     wnr_db = records[0]["wnr_db"]
+    names, found = layer_values(records)
     columns = (
-        ("WNR of the layer (dB)", [_wnrs(record, names) for record in records], wnr_db, "whole model"),
-        (r"$\lambda'$", [_temperatures(record, names, 0) for record in records], 1.0, "ML"),
-        (r"$\beta$", [_temperatures(record, names, 1) for record in records], 0.0, "no bias"),
+        ("WNR of the layer (dB)", found["wnrs"], wnr_db, "whole model"),
+        (r"$\lambda'$", found["lambdas"], 1.0, "ML"),
+        (r"$\beta$", found["betas"], 0.0, "no bias"),
     )
     with drawing(style):
         figure = new_figure(*sized(style, wide=True, height=max(2.4, 1.3 + 0.22 * len(names))))
@@ -227,7 +222,7 @@ def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
         for index, (label, values, line, meaning) in enumerate(columns):
             axes = figure.add_subplot(1, 3, index + 1, sharey=first)
             first = first or axes
-            _draw_dots(axes, np.asarray(values, dtype=float), look.colour, look.marker)
+            _draw_dots(axes, np.asarray(values), look.colour, look.marker)
             axes.axvline(line, color="#555555", linewidth=0.9, linestyle="--", zorder=1)
             axes.set_title(f"dashed: {meaning}", fontsize="small", color="#555555")
             axes.set_xlabel(label)
@@ -241,8 +236,9 @@ def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figu
         return settle(figure)
 
 
-def _draw_dots(axes: Any, values: Any, colour: str, marker: str) -> None:
-    """Draws and their mean, shape `(num_draws, num_layers)`; a layer without a value keeps its empty row."""
+def _draw_dots(axes: Any, values: FloatArray, colour: str, marker: str) -> None:
+    """Draws and their mean, shape `(num_draws, num_layers)`; an infinitely low WNR (no variance) leaves a gap."""
+    values = np.where(np.isfinite(values), values, np.nan)
     rows = np.arange(values.shape[1])
     for draw in values:
         axes.plot(draw, rows, ".", color=colour, alpha=0.4, markersize=5, markeredgewidth=0)
@@ -251,15 +247,5 @@ def _draw_dots(axes: Any, values: Any, colour: str, marker: str) -> None:
     axes.plot(means, rows, marker, color=colour, markersize=5.5, markeredgecolor="white", markeredgewidth=0.6)
 
 
-def _wnrs(record: Record, names: Sequence[str]) -> list[float]:
-    """Each layer's WNR; NaN where it is unknown or infinitely low (an estimated variance of zero)."""
-    found = record.get("group_wnr_db") or {}
-    return [_finite(found.get(name)) for name in names]
-
-
-def _temperatures(record: Record, names: Sequence[str], place: int) -> list[float]:
-    return [_finite((record["group_temperatures"].get(name) or (None, None))[place]) for name in names]
-
-
-def _finite(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -1,13 +1,11 @@
 """The paper's figures 2, 3, 5 and 6, drawn from the records of the theory checks alone."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from quietnn.errors import InvalidConfig
-from quietnn.files import write_together
 from quietnn.records import Record
-from quietnn.reports.figures import Figure, Style, drawing, images, settle
+from quietnn.reports.figures import Figure, Style, drawing, settle
 
 _STYLE: Any = {
     "font.size": 9.0,
@@ -26,19 +24,6 @@ _FORMS_OF_FIGURE_6 = (
     ("printed", "--", "paper (eq. 31)"),
     ("leading", ":", "corrected order $c^2$"),
 )
-
-
-def draw_theory_figures(records: Sequence[Record], directory: Path) -> list[Path]:
-    """Draw `figure-2`, `-3`, `-5` and `-6` as PNG and SVG; return the files written.
-
-    Raises:
-        InvalidConfig: if the records of a figure are missing.
-    """
-    files: dict[str, bytes] = {}
-    for name, figure in theory_figures(records).items():
-        files |= images(name, figure)
-    write_together(directory, files)
-    return [directory / name for name in files]
 
 
 def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dict[str, Figure]:

@@ -23,42 +23,29 @@ _SPANS = ((365 * 86_400.0, "y"), (86_400.0, "d"), (3_600.0, "h"), (60.0, "min"),
 def task_title(task: str) -> str:
     """The network and its data, by the names that papers use; an unknown task goes by its own.
 
-    >>> task_title("cifar10/resnet20"), task_title("digits"), task_title("sst2/cnn"), task_title("mine/cnn")
-    ('ResNet20 on CIFAR-10', 'Handwritten digits', 'cnn on SST-2', 'mine/cnn')
+    >>> task_title("cifar10/resnet20"), task_title("digits"), task_title("mine/cnn")
+    ('ResNet20 on CIFAR-10', 'Handwritten digits', 'mine/cnn')
     """
     data, _, network = task.partition("/")
     if data not in _DATA:
         return task
-    return (
-        f"{_NETWORKS.get(network, network)} on {_DATA[data]}" if network else _DATA[data][0].upper() + _DATA[data][1:]
-    )
+    name = _DATA[data]
+    return f"{_NETWORKS.get(network, network)} on {name}" if network else name[0].upper() + name[1:]
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in one phrase.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
+    """Names in one phrase: `a, b and c`, each once."""
     *first, last = dict.fromkeys(names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "noise draw"), counted(1200, "record")
-    ('one noise draw', '1,200 records')
-    """
+    """A number with its noun: `one record`, `1,200 records`."""
     return f"one {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def span_db(wnrs: Sequence[float]) -> str:
-    """The WNRs as a range.
-
-    >>> span_db([0.0, 12.0, 6.0]), span_db([-7.0])
-    ('from 0 to 12 dB', 'at −7 dB')
-    """
+    """The WNRs as a range: `from 0 to 12 dB`, or `at −7 dB`."""
     low, high = (f"{end:.4g}".replace("-", "−") for end in (min(wnrs), max(wnrs)))
     return f"from {low} to {high} dB" if len(set(wnrs)) > 1 else f"at {low} dB"
 
@@ -76,21 +63,13 @@ def channel_title(channel: str) -> str:
 
 
 def over_channels(task: str, records: Iterable[Record]) -> str:
-    """What was measured and the channels it went through; white noise, which records need not name, adds nothing.
-
-    >>> over_channels("digits", [{"wnr_db": 3.0}]), over_channels("digits", [{"channel": "quantise"}])
-    ('digits', 'digits over uniform quantisation')
-    """
+    """What was measured and the channels it went through; white noise, which records need not name, adds nothing."""
     found = _channels(records)
     return f"{task} over {listed(channel_title(channel) for channel in found)}" if found not in ([], ["awgn"]) else task
 
 
 def wnr_axis(records: Iterable[Record]) -> str:
-    """The name of the horizontal axis: a WNR, that of a link, or what a channel's noise amounts to.
-
-    >>> wnr_axis([{"wnr_db": 3.0}]), wnr_axis([{"channel": "fading"}]), wnr_axis([{"channel": "pcm"}])
-    ('WNR (dB)', 'link WNR (dB)', 'effective WNR (dB)')
-    """
+    """The name of the horizontal axis: a WNR, that of a link, or what a channel's noise amounts to."""
     names = {channel.partition(":")[0] for channel in _channels(records)}
     if names <= {"awgn"}:
         return "WNR (dB)"

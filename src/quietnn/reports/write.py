@@ -30,14 +30,7 @@ def write_analysis(
 
     `summary.md`, `tables.tex`, `accuracy.csv`, `gains.csv`, `accuracy.png`, `.svg`, `surface.*` if a search kept its
     trials, `layers.*` if layers were tuned, and `report.html` with all of it. Several tasks put their name in the
-    file names.
-
-    Args:
-        analysis: what to write.
-        out: the folder, made if need be.
-        date: when, as the caller tells it; left out if empty, so that the same records give the same files.
-        command: what the user typed.
-        style: how figures look.
+    file names. Without a date, the same records give the same files.
     """
     facts = run_facts(analysis) | {name: value for name, value in (("command", command), ("date", date)) if value}
     tables = [task_tables(task) for task in analysis.tasks]
@@ -142,11 +135,7 @@ def run_facts(analysis: Analysis) -> dict[str, str]:
 
 
 def slug(name: str) -> str:
-    """A name as part of a file's name.
-
-    >>> slug("cifar10/resnet20")
-    'cifar10-resnet20'
-    """
+    """A name as part of a file's name: `cifar10-resnet20`."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "task"
 
 

@@ -131,7 +131,7 @@ def test_what_a_layer_does_besides_and_how_it_is_called_makes_no_difference(netw
     found = []
     for made in (plain(), network()):
         weights = noisy_weights(made)
-        scratch = Scratch(Observation(made, None), evidence.loss_at, 60, blended=True)
+        scratch = Scratch(Observation(made, None), evidence, blended=True)
         value, gradients = scratch.gradient(weights, positions, torch.Generator())
         finished = scratch.finish(made, weights)
         result = posterior(
@@ -156,7 +156,9 @@ def test_statistics_are_those_of_all_calls_of_a_pass(size: int) -> None:
     inputs[:50] += 2  # so that the last chunk is unlike the others
     weights = noisy_weights(network)
     whole, parts = (
-        Scratch(Observation(network, None), loss, 60, blended=True).finish(network, weights)
+        Scratch(Observation(network, None), Evidence(mean_loss=loss, num_examples=60), blended=True).finish(
+            network, weights
+        )
         for loss in (in_chunks(inputs, 60), in_chunks(inputs, size))
     )
     assert not torch.allclose(network[1].running_mean, whole[1].running_mean, atol=0.5)
@@ -179,7 +181,9 @@ def test_statistics_of_an_earlier_pass_are_forgotten() -> None:
 def test_a_batch_norm_called_twice_keeps_its_statistics_and_its_layers_their_scale() -> None:
     torch.manual_seed(0)
     network, inputs = Shared().eval(), 3 * points(60, 4) + 1
-    scratch = Scratch(Observation(network, None), in_chunks(inputs, 60), 60, blended=True)
+    scratch = Scratch(
+        Observation(network, None), Evidence(mean_loss=in_chunks(inputs, 60), num_examples=60), blended=True
+    )
     finished = scratch.finish(network, noisy_weights(network))
     assert torch.equal(finished.shared.running_mean, network.shared.running_mean)
     assert torch.equal(finished.shared.running_var, network.shared.running_var)
@@ -211,7 +215,7 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_its_statistics() -> None
 
     network = nn.Sequential(nn.Linear(4, 3), Own(3)).eval()
     inputs = 3 * points(60, 4) + 1
-    scratch = Scratch(Observation(network, None), Evidence(inputs, LABELS).loss_at, 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(inputs, LABELS), blended=True)
     finished = scratch.finish(network, noisy_weights(network))
     assert torch.equal(finished[1].running_mean, network[1].running_mean)
     assert not scratch.scale_free()
@@ -272,14 +276,14 @@ def test_a_layer_whose_output_is_used_elsewhere_keeps_its_scale() -> None:
     torch.manual_seed(0)
     network = PreActivation().eval()
     before = copy.deepcopy(network.state_dict())
-    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS).loss_at, 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS), blended=True)
     assert scratch.scale_free() == {"inner.weight", "inner.bias"}
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
 def test_only_layers_that_are_linear_in_their_weights_have_a_scale() -> None:
     network = nn.Sequential(nn.Linear(4, 8), nn.PReLU(8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
-    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS).loss_at, 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS), blended=True)
     assert not scratch.scale_free()
 
 
@@ -300,9 +304,9 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
     inputs = points(60, 4).to(dtype)
     weights = noisy_weights(observation.received)
     by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
-    scratch = Scratch(observation, Evidence(inputs, LABELS).loss_at, 60, blended=True)
+    scratch = Scratch(observation, Evidence(inputs, LABELS), blended=True)
     scratch.anchor(repaired_starts(Observation(observation.received, 0.1), Evidence(inputs))[0]["calibrated"])
-    fit = maximise(scratch, Whitened.of(by_group, weights), torch.arange(60), num_examples=60)
+    fit = maximise(scratch, Whitened.of(by_group, weights), torch.arange(60))
     assert fit.move > 0
     assert fit.losses[-1] < fit.losses[0] < 10
     assert all(tensor.dtype == dtype and not torch.equal(tensor, weights[name]) for name, tensor in fit.weights.items())
@@ -319,7 +323,7 @@ def test_examples_one_by_one_are_judged_by_the_statistics_of_the_start() -> None
         return torch.stack([whole(network, position[None], generator) for position in positions]).mean()
 
     starts = repaired_starts(observation, Evidence(inputs))[0]
-    scratch = Scratch(observation, one_by_one, 60, blended=True)
+    scratch = Scratch(observation, Evidence(mean_loss=one_by_one, num_examples=60), blended=True)
     scratch.anchor(starts["calibrated"])
     everything = torch.arange(60)
     found = scratch.judge(noisy_weights(observation.received), everything)
@@ -355,5 +359,5 @@ def test_dead_channels_do_not_hide_that_a_scale_is_undone() -> None:
     with torch.no_grad():
         network[0].weight[:4] = 0.0
         network[0].weight[4] *= 1e-6
-    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS).loss_at, 60, blended=True)
+    scratch = Scratch(Observation(network, None), Evidence(points(60, 4), LABELS), blended=True)
     assert scratch.scale_free() == {"0.weight", "0.bias", "3.weight", "3.bias"}

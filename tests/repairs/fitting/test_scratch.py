@@ -1,6 +1,7 @@
 """The private copy on which losses and gradients are taken."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -48,7 +49,7 @@ def test_a_gradient_in_batches_is_that_of_all_examples_and_passes_are_counted() 
     weights, positions = observation.weights, torch.arange(60)
     found = {}
     for size in (60, 7):
-        scratch = Scratch(observation, evidence.loss_at, 60, batch_size=size)
+        scratch = Scratch(observation, replace(evidence, batch_size=size))
         loss, gradients = scratch.gradient(weights, positions, torch.Generator())
         assert scratch.judge(weights, positions) == pytest.approx(loss, rel=1e-5)
         assert scratch.num_passes == pytest.approx(4.0)

@@ -105,7 +105,7 @@ def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pyt
     weights = noisy_weights(observation.received)
     by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
     usual = Whitened.of(by_group, weights).spread
-    free = Whitened.of(by_group, weights, Scratch(observation, evidence.loss_at, 60, blended=True).scale_free()).spread
+    free = Whitened.of(by_group, weights, Scratch(observation, evidence, blended=True).scale_free()).spread
     assert len(used) == 3
     assert all(whitened.spread == free for whitened in used)
     assert free["0.weight"] > 1.2 * usual["0.weight"]

@@ -32,9 +32,9 @@ def test_a_linear_model_with_squared_loss_reaches_the_closed_form() -> None:
     precision = inputs.T @ inputs + torch.eye(6, dtype=torch.float64) * (1 / 0.64 + 1 / 2.25)
     exact = torch.linalg.solve(precision, inputs.T @ labels + received / 0.64 + 0.3 / 2.25)
     whitened = gaussian(GroupedWeights.of(noisy_weights(model), 0.64, statistics={"whole": prior}))
-    scratch = Scratch(Observation(model, 0.64), Squared(inputs, labels), 30)
+    scratch = Scratch(Observation(model, 0.64), Evidence(mean_loss=Squared(inputs, labels), num_examples=30))
     settings = PosteriorSettings(num_steps=800, step_size=0.1, prior=1.0)
-    fit = maximise(scratch, whitened, torch.arange(30), num_examples=30, settings=settings)
+    fit = maximise(scratch, whitened, torch.arange(30), settings=settings)
     assert torch.allclose(fit.weights["weight"][0], exact, atol=1e-4)
     assert not torch.allclose(exact, received, atol=0.05), "the examples must have something to say"
 
@@ -52,10 +52,13 @@ def test_the_trust_radius_bounds_the_maximum() -> None:
     inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
     observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
     by_group = GroupedWeights.of(noisy_weights(observation.received), 0.05)
-    scratch, whitened = Scratch(observation, Squared(inputs, labels), 20), gaussian(by_group)
+    scratch, whitened = (
+        Scratch(observation, Evidence(mean_loss=Squared(inputs, labels), num_examples=20)),
+        gaussian(by_group),
+    )
     start = 20 * scratch.judge(whitened.centre, torch.arange(20))
     settings = PosteriorSettings(num_steps=200, prior=1.0)
-    fit = maximise(scratch, whitened, torch.arange(20), num_examples=20, settings=settings)
+    fit = maximise(scratch, whitened, torch.arange(20), settings=settings)
     assert 0 < fit.move <= trust_radius(start, 6)
     assert trust_radius(math.inf, 6) == 0.0
 
@@ -67,7 +70,7 @@ def test_a_layer_that_is_mostly_noise_is_free_where_batch_norm_undoes_its_scale(
     weights = noisy_weights(received.received)
     by_group = GroupedWeights.of(weights, received.noise_variance, groups="layerwise")
     inputs, labels = blobs()
-    scratch = Scratch(received, Evidence(inputs, labels).loss_at, len(labels), blended=True)
+    scratch = Scratch(received, Evidence(inputs, labels), blended=True)
     free = scratch.scale_free()
     assert free >= {"0.weight", "0.bias"}
     assert not {"3.weight", "3.bias"} & free

@@ -194,7 +194,7 @@ def test_the_network_built_by_gradient_has_the_weights_that_were_judged(
     observation = Observation(with_noise(data.model, NOISES[kind]), NOISES[kind])
     evidence = Evidence(data.inputs, data.labels)
     made = mmse_pb_gradient(observation, evidence)
-    judge = Scratch(observation, evidence.loss_at, len(evidence))
+    judge = Scratch(observation, evidence)
     held_out = judge.judge(noisy_weights(made.model), Split.of(len(evidence), 0.2, seed=0).held_out)
     judged = made.details["held_out_loss"]
     assert held_out == pytest.approx(min(judged.values()), rel=1e-4)

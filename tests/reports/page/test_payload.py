@@ -90,3 +90,9 @@ def test_a_channel_set_by_bits_is_drawn_at_the_mean_wnr_of_each_level(make_recor
         "ML gave up in one result, where the weights as they came stand in for it: no weights left"
     ]
     assert ["channel", "pcm"] in found["runs"][0]["facts"]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.25, "0.2 s"), (75.0, "1 min 15 s"), (7260.0, "2 h 1 min")])
+def test_computing_time_is_said_in_the_units_that_matter(seconds: float, told: str) -> None:
+    (one,) = payload(run([{"method": "ml", "wnr_db": 0.0, "draw": 0, "accuracy": 0.5, "seconds": seconds}]))["runs"]
+    assert ["computing time", told] in one["facts"]

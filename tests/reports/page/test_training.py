@@ -8,7 +8,7 @@ import pytest
 
 from quietnn.records import Record
 from quietnn.reports.page.payload import page_lead, page_title
-from quietnn.reports.page.training import training_payload
+from quietnn.reports.page.tasks import training_payload
 from quietnn.reports.runs import Run, missing_sentence
 
 

@@ -31,11 +31,6 @@ class ParameterNoise:
     variance: TensorNoise = 0.0  # of the noise that is left, `theta^2 sigma_z^2`
     was_on_a_grid: bool = False  # whether the weights as they came were rounded, where a denoiser has hidden that
 
-    @property
-    def is_noisy(self) -> bool:
-        """Whether any noise is left on it."""
-        return mean_of(self.variance) > 0
-
 
 CLEAN = ParameterNoise()
 

@@ -98,28 +98,15 @@ class NoiseAware:
         own_share = self._own_share(prediction, visit)
         if feeder:
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
-        self.layers.append(
-            CalibratedLayer(
-                visit.name,
-                feeder.name if feeder else None,
-                own_share,
-                upstream,
-                result.mean_weight,
-                result.variance_weight,
-                result.common_weight,
-            )
-        )
+        weights = (result.mean_weight, result.variance_weight, result.common_weight)
+        self.layers.append(CalibratedLayer(visit.name, feeder.name if feeder else None, own_share, upstream, *weights))
         return result.mean, result.variance
 
     def recentre(self, end: Arrival) -> None:
         """Correct the last layer's bias for classes that are equally common."""
-        layer = end.feeder.layer if end.feeder else None
-        self.head_weight = recentre(
-            end.sample,
-            weight=self._of(layer, "weight"),
-            bias=self._of(layer, "bias"),
-            upstream=self._upstream(end.feeder, end.called),
-        )
+        layer, upstream = end.feeder.layer if end.feeder else None, self._upstream(end.feeder, end.called)
+        weight, bias = self._of(layer, "weight"), self._of(layer, "bias")
+        self.head_weight = recentre(end.sample, weight=weight, bias=bias, upstream=upstream)
 
     def _upstream(self, feeder: Feeder | None, called: Sequence[nn.Module]) -> float:
         """The share of noise in what a layer is given: what all calls before it have added, one after the other."""
@@ -136,7 +123,7 @@ class NoiseAware:
             variance=variance,
             mean_shift=weight.variance * patches.squared_means + bias.variance,
             variance_growth=weight.variance * patches.variances,
-            concentration=visit.sample.concentration if weight.is_noisy else 0.0,
+            concentration=visit.sample.concentration if mean_of(weight.variance) > 0 else 0.0,
             upstream=upstream,
         )
 
@@ -144,19 +131,13 @@ class NoiseAware:
         """Whether an unbelievable gap may be the work of rounding, an error that follows the weights.
 
         Noise leaves no two weights alike; and an error that follows the `n` weights of a channel adds
-        `n sigma^2 tr(C)` to its variance at most, or takes all of it away.
+        `n sigma^2 tr(C)` to its variance at most, or takes all of it away. An observation may tell it.
         """
         weight, noise = feeder.layer.weight, self._of(feeder.layer, "weight")
         assert isinstance(weight, Tensor)
         growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
-        return (
-            visit.sample.num_images >= _FEWEST_INPUTS
-            and weight[0].numel() * float(growth.median()) > 1
-            and self._is_on_a_grid(weight, noise)
-        )
-
-    def _is_on_a_grid(self, weight: Tensor, noise: ParameterNoise) -> bool:
-        """Whether the weights were rounded: as the observation tells, else as they show."""
+        if visit.sample.num_images < _FEWEST_INPUTS or not weight[0].numel() * float(growth.median()) > 1:
+            return False
         if self._told_rounded is not None:
             return self._told_rounded
         return noise.was_on_a_grid or is_on_a_grid(weight, math.sqrt(mean_of(noise.variance)))

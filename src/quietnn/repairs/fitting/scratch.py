@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import QuietnnError, check_is
-from quietnn.evidence import BATCH_SIZE, Loss
+from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
@@ -26,29 +26,19 @@ class Scratch:
     (`moving_statistics.py`): then scales and shifts that noise gave to its inputs matter little. Gradients are
     taken even where the caller has switched them off.
 
-    Attributes:
-        num_passes: the cost so far, in forward passes over `num_examples` examples; a backward pass counts two.
+    `num_passes` is the cost so far, in forward passes over all examples; a backward pass counts two.
     """
 
     @torch.inference_mode(False)
-    def __init__(
-        self,
-        observation: Observation[Any, Any],
-        loss: Loss,
-        num_examples: int,
-        *,
-        blended: bool = False,
-        batch_size: int = BATCH_SIZE,
-    ) -> None:
+    def __init__(self, observation: Observation[Any, Any], evidence: Evidence, *, blended: bool = False) -> None:
         self._network = copy.deepcopy(observation.model).eval()
-        names = observation.weights
         parameters = dict(self._network.named_parameters(remove_duplicate=False))
         self._network.requires_grad_(False)
-        self._noisy = {name: parameters[name].requires_grad_() for name in names}
-        self._loss = loss
+        self._noisy = {name: parameters[name].requires_grad_() for name in observation.weights}
+        self._loss = evidence.loss_at
         self._normalisation = observation.normalisation
-        self._batch_size = batch_size
-        self._num_examples = num_examples
+        self._batch_size = evidence.batch_size
+        self.num_examples = len(evidence)
         self._blending = Blending(self._network, self._on_two) if blended else None
         self.num_passes = 0.0
 
@@ -82,7 +72,7 @@ class Scratch:
                         gradients[name] = gradient
                     elif gradient is not None:
                         gradients[name].add_(gradient, alpha=len(part) / len(positions))
-        self.num_passes += 3 * len(positions) / self._num_examples
+        self.num_passes += 3 * len(positions) / self.num_examples
         return total, gradients
 
     def _gradient(self, positions: Tensor, generator: torch.Generator) -> tuple[float, Sequence[Tensor | None]]:
@@ -115,7 +105,7 @@ class Scratch:
         """From now on BatchNorm statistics are those of a start, carried along as the examples' change."""
         if self._blending:
             copied = copy.deepcopy(start).eval()
-            everything = torch.arange(self._num_examples)
+            everything = torch.arange(self.num_examples)
             with eagerly(copied):
                 self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
             self.num_passes += 1
@@ -124,13 +114,13 @@ class Scratch:
         """A copy of the model with these weights and, where statistics are blended, those of all examples or some."""
         finished = with_weights(model, weights)
         if self._blending:
-            self.judge(weights, torch.arange(self._num_examples) if positions is None else positions)
+            self.judge(weights, torch.arange(self.num_examples) if positions is None else positions)
             write_statistics(finished, self._blending.statistics())
         return finished
 
     @torch.no_grad()
     def _judge(self, network: nn.Module, positions: Tensor) -> float:
-        self.num_passes += len(positions) / self._num_examples
+        self.num_passes += len(positions) / self.num_examples
         value = math.fsum(
             float(_scalar(self._loss(network, part, None))) * (len(part) / len(positions))
             for part in torch.split(positions, self._batch_size)
@@ -144,7 +134,7 @@ class Scratch:
 
     def _on_two(self) -> object:
         with eagerly(self._network):
-            return self._loss(self._network, torch.arange(min(2, self._num_examples)), None)
+            return self._loss(self._network, torch.arange(min(2, self.num_examples)), None)
 
     @torch.no_grad()
     def _write(self, weights: Weights) -> None:

@@ -146,7 +146,9 @@ def prepare(scratch: Scratch, start: Start, by_group: GroupedWeights) -> Whitene
         scratch.anchor(start.network)
     undone = scratch.scale_free() if start.is_scale_free else frozenset()
     lengths = {name: _length(start.weights[name]) / (_length(by_group.weights[name]) or 1.0) for name in undone}
-    return Whitened.of(by_group, start.weights, undone).shrunk({name: one or 1.0 for name, one in lengths.items()})
+    whitened = Whitened.of(by_group, start.weights, undone)
+    spread = {name: one * (lengths.get(name) or 1.0) for name, one in whitened.spread.items()}
+    return Whitened(whitened.centre, spread)
 
 
 def _at_length(estimate: Weights, received: Weights) -> dict[str, Tensor]:

@@ -91,18 +91,15 @@ class Whitened:
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)
 
-    def widened(self) -> "Whitened":
-        """The same in 32 bits where weights have 16, which cannot hold a step."""
-        return Whitened({name: wide(tensor) for name, tensor in self.centre.items()}, self.spread)
-
-    def shrunk(self, factors: Mapping[str, float]) -> "Whitened":
-        """The same with a smaller or larger spread of some tensors."""
-        return Whitened(self.centre, {name: one * factors.get(name, 1.0) for name, one in self.spread.items()})
-
     @torch.no_grad()
     def weights(self, u: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights at `u`."""
-        return {name: _moved(centre, u[name], self.spread[name]) for name, centre in self.centre.items()}
+        return {
+            name: torch.addcmul(centre, u[name], spread)
+            if isinstance(spread := self.spread[name], Tensor)
+            else torch.add(centre, u[name], alpha=spread)
+            for name, centre in self.centre.items()
+        }
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -112,10 +109,6 @@ def wide(tensor: Tensor) -> Tensor:
     (torch.float32, torch.float64)
     """
     return tensor if tensor.dtype == torch.float64 else tensor.float()
-
-
-def _moved(centre: Tensor, u: Tensor, spread: TensorNoise) -> Tensor:
-    return torch.addcmul(centre, u, spread) if isinstance(spread, Tensor) else torch.add(centre, u, alpha=spread)
 
 
 @dataclass(frozen=True)
@@ -128,10 +121,7 @@ class Fit:
 
 
 def trust_radius(total_loss: float, num_weights: int) -> float:
-    """How far the maximum can lie from the start, as a root mean square of `u`: `sqrt(2 L / d)`.
-
-    At the maximum the objective is at most its value at the start: `|u|^2 / 2 <= L`, the sum of losses there. Large
-    networks are therefore moved by less per weight, and so is any network that was nearly right.
+    """How far the maximum can lie from the start, as a root mean square of `u`: `sqrt(2 L / d)` (docs/posterior.md).
 
     >>> trust_radius(total_loss=50.0, num_weights=10_000)
     0.1
@@ -144,17 +134,18 @@ def maximise(
     whitened: Whitened,
     positions: Tensor,
     *,
-    num_examples: int,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Fit:
     """Minimise `sum of losses + |u|^2 / 2` over `u`, from `u = 0`, on the examples at `positions`.
 
-    The sum runs over `num_examples` whatever the number of positions: a fit on a part stands for one on all.
+    The sum runs over all examples whatever the number of positions: a fit on a part stands for one on all.
     """
+    num_examples = scratch.num_examples
     generator = torch.Generator().manual_seed(seed)
     dtypes = {name: tensor.dtype for name, tensor in whitened.centre.items()}
-    whitened = whitened.widened()
+    # 16 bits cannot hold a step.
+    whitened = Whitened({name: wide(tensor) for name, tensor in whitened.centre.items()}, whitened.spread)
     names = list(whitened.centre)
     point = {name: torch.zeros_like(whitened.centre[name]) for name in names}
 

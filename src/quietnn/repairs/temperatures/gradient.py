@@ -33,18 +33,14 @@ from quietnn.weights import Partition
 class GradientSettings:
     """How the temperatures are sought.
 
-    Attributes:
-        num_steps: gradients taken.
-        step_size: peak step of `log theta`; of the shift in units of `1 / sqrt(inputs of a unit)`, by which all weights
-            of a unit together move its output about as far as the noise did.
-        held_out: fraction of the examples that decides where to stop; with 0 all are fitted to and decide, too.
-        judge_every: steps between two looks at the held-out examples.
+    The peak step is that of `log theta`, and that of the shift in units of `1 / sqrt(inputs of a unit)`: by one of
+    these all weights of a unit together move its output about as far as the noise did.
     """
 
     num_steps: int = 40
     step_size: float = 0.05
-    held_out: float = 0.2
-    judge_every: int = 4
+    held_out: float = 0.2  # fraction of the examples that decides where to stop; with 0 all are fitted to and decide
+    judge_every: int = 4  # steps between two looks at the held-out examples
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -75,11 +71,6 @@ class GradientTuning:
     fit_loss: tuple[float, ...]
     num_passes: float
 
-    @property
-    def best_step(self) -> int:
-        """After how many steps the held-out loss was smallest."""
-        return min(self.held_out_loss, key=lambda step: self.held_out_loss[step])
-
 
 def tune_by_gradient(
     observation: Observation[Any, Any],
@@ -107,7 +98,7 @@ def tune_by_gradient(
     split = Split.of(num_examples, settings.held_out, seed=seed) if settings.held_out else Split(everything, everything)
     if by_group.noise_variance == 0:
         return GradientTuning(dict.fromkeys(by_group.groups, ML), {0: math.nan}, (), 0.0)
-    scratch = Scratch(observation, evidence.loss_at, num_examples, batch_size=evidence.batch_size)
+    scratch = Scratch(observation, evidence)
     path = _Path(by_group, pairs, with_beta=with_beta)
     generator = torch.Generator().manual_seed(seed)
     judged: dict[int, tuple[float, GroupTemperatures]] = {}
@@ -125,14 +116,8 @@ def tune_by_gradient(
         return value, path.pull_back(gradients)
 
     look(0)
-    fit_loss = descend(
-        path.point,
-        gradient,
-        num_steps=settings.num_steps,
-        step_size=settings.step_size,
-        project=path.project,
-        after_step=after_step,
-    )
+    hooks: dict[str, Any] = {"project": path.project, "after_step": after_step}
+    fit_loss = descend(path.point, gradient, num_steps=settings.num_steps, step_size=settings.step_size, **hooks)
     best = min(judged.values(), key=lambda pair: pair[0])[1]
     return GradientTuning(best, {step: pair[0] for step, pair in judged.items()}, fit_loss, scratch.num_passes)
 
@@ -141,7 +126,7 @@ class _Path:
     """The multipliers and shifts of all groups as one point, the weights they give, and the gradient in them."""
 
     def __init__(self, by_group: GroupedWeights, start: GroupTemperatures, *, with_beta: bool) -> None:
-        self._reception = by_group
+        self._by_group = by_group
         self._start = start
         self._with_beta = with_beta
         # A group that shows no signal, or has no noise, has no multiplier to move; it stays as it starts.
@@ -152,10 +137,10 @@ class _Path:
         }
         self._unit = {group: 1.0 / math.sqrt(_fan_in(by_group, group)) for group in self._scales}
         floor = [math.log(scale.smallest_theta) for scale in self._scales.values()]
-        self._floor = torch.tensor(floor, dtype=torch.float64)
-        thetas = [scale.theta(start[g]) for g, scale in self._scales.items()]
-        shifts = [scale.shift(start[g]) / self._unit[g] for g, scale in self._scales.items()]
-        self.point = [torch.tensor(thetas, dtype=torch.float64).log(), torch.tensor(shifts, dtype=torch.float64)]
+        thetas = [scale.theta(start[group]) for group, scale in self._scales.items()]
+        shifts = [scale.shift(start[group]) / self._unit[group] for group, scale in self._scales.items()]
+        self._floor, theta, shift = (torch.tensor(part, dtype=torch.float64) for part in (floor, thetas, shifts))
+        self.point = [theta.log(), shift]
 
     def _steps(self) -> dict[str, tuple[Scale, float, float]]:
         """Scale, multiplier and shift of each group that moves."""
@@ -167,23 +152,21 @@ class _Path:
 
     def temperatures(self) -> GroupTemperatures:
         """The point as temperatures."""
-        return {
-            **self._start,
-            **{group: scale.temperatures(theta, shift) for group, (scale, theta, shift) in self._steps().items()},
-        }
+        moved = {group: scale.temperatures(theta, shift) for group, (scale, theta, shift) in self._steps().items()}
+        return {**self._start, **moved}
 
     def weights(self) -> dict[str, Tensor]:
         """The denoised weights at the point."""
-        return self._reception.estimate(self._reception.denoisers(self.temperatures()))
+        return self._by_group.estimate(self._by_group.denoisers(self.temperatures()))
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> list[Tensor]:
         """The gradient in the point, from that in the weights."""
         in_log_theta, in_shift = [], []
         for group, (scale, theta, shift) in self._steps().items():
-            members = self._reception.groups[group]
+            members = self._by_group.groups[group]
             along = math.fsum(float(torch.sum(gradients[name], dtype=torch.float64)) for name in members)
             inner = math.fsum(
-                float(torch.sum(gradients[name] * self._reception.weights[name], dtype=torch.float64))
+                float(torch.sum(gradients[name] * self._by_group.weights[name], dtype=torch.float64))
                 for name in members
             )
             noise_std = math.sqrt(scale.noise_variance)

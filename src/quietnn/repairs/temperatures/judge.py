@@ -6,7 +6,6 @@ A layerwise search changes one layer at a time: what the layers before it comput
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -26,28 +25,17 @@ MEMORY_LIMIT = 2**30
 _REMEMBERED = {torch.conv1d, torch.conv2d, torch.conv3d, functional.linear}
 
 
-@dataclass(frozen=True)
 class _Call:
     """A call, what it returned, and the versions of its tensors, by which a change in place is noticed."""
 
-    given: Sequence[Any]
-    returned: Tensor
-    versions: tuple[int, ...]
-
-    @classmethod
-    def of(cls, given: Sequence[Any], returned: Tensor) -> "_Call":
-        return cls(given, returned, _versions([*given, returned]))
-
-    @property
-    def is_intact(self) -> bool:
-        return self.versions == _versions([*self.given, self.returned])
-
-    @property
-    def num_bytes(self) -> int:
-        return int(self.given[0].nbytes + self.returned.nbytes)  # the weights are there anyway
+    def __init__(self, given: Sequence[Any], returned: Tensor) -> None:
+        self.given, self.returned = given, returned
+        self.num_bytes = int(given[0].nbytes + returned.nbytes)  # the weights are there anyway
+        self._versions = _versions([*given, returned])
 
     def answers(self, given: Sequence[Any]) -> bool:
-        return len(given) == len(self.given) and all(map(_same, self.given, given))
+        is_intact = self._versions == _versions([*self.given, self.returned])
+        return is_intact and len(given) == len(self.given) and all(map(_same, self.given, given))
 
 
 class Memory(TorchFunctionMode):
@@ -93,24 +81,17 @@ class Memory(TorchFunctionMode):
         """Answer from memory what can be answered, compute the rest."""
         if func not in _REMEMBERED or kwargs or torch.is_grad_enabled() or not _count_writes(args):
             return func(*args, **(kwargs or {}))
-        call = self._recall(args)
+        earlier = self._earlier.get(id(args[1]), ())
+        call = next((one for one in earlier if one.answers(args)), None)
         if call is None:
-            call = _Call.of(args, func(*args))
+            call = _Call(args, func(*args))
             self.num_computed += 1
-        self._keep(call)
-        return call.returned
-
-    def _recall(self, given: Sequence[Any]) -> _Call | None:
-        for call in self._earlier.get(id(given[1]), ()):
-            if call.is_intact and call.answers(given):
-                self.num_recalled += 1
-                return call
-        return None
-
-    def _keep(self, call: _Call) -> None:
+        else:
+            self.num_recalled += 1
         if self._num_bytes + call.num_bytes <= self._limit:
             self._num_bytes += call.num_bytes
-            self._now.setdefault(id(call.given[1]), []).append(call)
+            self._now.setdefault(id(args[1]), []).append(call)
+        return call.returned
 
 
 def _same(known: Any, given: Any) -> bool:

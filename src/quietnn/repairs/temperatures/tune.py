@@ -13,7 +13,7 @@ from quietnn.noise import NoiseVariance, noise_by_group
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, denoised, grouped
+from quietnn.repairs.grouped import GroupedWeights, denoised, grouped
 from quietnn.repairs.temperatures.gradient import LAYERWISE, GradientSettings, tune_by_gradient
 from quietnn.repairs.temperatures.judge import Judge
 from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine
@@ -163,29 +163,6 @@ def searched(
     return observation.remember(("searched", evidence, search, with_beta, seed), make)
 
 
-def searched_by_group(
-    observation: Observation[Any, Any],
-    evidence: Evidence,
-    search: Search = DEFAULT,
-    *,
-    groups: str | Partition = "layerwise",
-    with_beta: bool = True,
-    seed: int = 0,
-) -> TuningResult[GroupTemperatures]:
-    """The temperatures of each group that score best, by a coordinate search from the whole-model optimum."""
-    best = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
-    layers = grouped(observation, groups, form=search.form)
-    return search_layerwise(
-        partial(_judge(observation, evidence).score, layers),
-        layers,
-        start_from(best.temperatures, _scale(grouped(observation, form=search.form)), layers),
-        num_sweeps=search.layerwise_sweeps,
-        with_beta=with_beta,
-        criterion=search.layerwise_criterion,
-        shift_steps=natural_units(layers) if search.whole == NATURAL else None,
-    )
-
-
 def mmse_pb(
     observation: Observation[Any, Any],
     evidence: Evidence,
@@ -211,12 +188,22 @@ def mmse_pb_layerwise(
 ) -> Repaired:
     """MMSE_pb (or MMSE_p) with a pair of temperatures for each layer, or each group of a partition.
 
-    In natural units layers are tuned by gradient, which needs a loss; else one after the other, by the score.
+    In natural units layers are tuned by gradient, which needs a loss; else one after the other, by the score, from the
+    whole-model optimum.
     """
     if search.whole == NATURAL and groups == "layerwise" and with_beta and evidence.has_labels:
         return replace(mmse_pb_gradient(observation, evidence, search=search, seed=seed), name="mmse_pb_layerwise")
     whole = searched(observation, evidence, search, with_beta=with_beta, seed=seed)
-    found = searched_by_group(observation, evidence, search, groups=groups, with_beta=with_beta, seed=seed)
+    layers = grouped(observation, groups, form=search.form)
+    found = search_layerwise(
+        partial(_judge(observation, evidence).score, layers),
+        layers,
+        start_from(whole.temperatures, _scale(grouped(observation, form=search.form)), layers),
+        num_sweeps=search.layerwise_sweeps,
+        with_beta=with_beta,
+        criterion=search.layerwise_criterion,
+        shift_steps=natural_units(layers) if search.whole == NATURAL else None,
+    )
     model = denoised(observation, found.temperatures, groups, form=search.form)
     name = "mmse_pb_layerwise" if with_beta else "mmse_p_layerwise"
     return _result(model, name, found, whole.num_passes + found.num_passes)

@@ -8,9 +8,8 @@ from quietnn.methods import CLEAN
 from quietnn.records import Record, other_versions
 from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, experiment_of
 from quietnn.reports.analysis import Analysis
-from quietnn.reports.page.inference import task_payload
 from quietnn.reports.page.tables import results_payload, table_payload
-from quietnn.reports.page.training import training_payload
+from quietnn.reports.page.tasks import task_payload, training_payload
 from quietnn.reports.runs import Run, inference_records, missing_sentence, with_accuracy, with_distinct_names
 from quietnn.reports.tables import Table
 from quietnn.reports.titles import counted, listed, over_channels, span_db, task_title
@@ -37,16 +36,10 @@ def page_payload(
     most_rows: int = 200_000,
     unfinished: bool = False,
 ) -> dict[str, Any]:
-    """Everything the page says about runs.
+    """Everything the page says about runs and the analysis of their noisy inference.
 
-    Args:
-        runs: as `read_run` returns them, whatever experiments left them.
-        analysis: of their noisy inference, as `analyse_runs` makes it.
-        level: the accuracy at which gains of noisy training are read.
-        num_resamples: bootstrap resamples for their intervals.
-        most_trials: points of searched surfaces to keep for each task.
-        most_rows: records to keep for each kind of experiment.
-        unfinished: whether the runs go on, so that what is missing is no news.
+    `level` and `num_resamples` are for the gains of noisy training. Kept are so many points of searched surfaces for
+    each task and so many rows for each experiment. Of `unfinished` runs it is no news what is missing.
     """
     runs = with_distinct_names(runs)
     records = [record for run in runs for record in run.records]
@@ -64,12 +57,7 @@ def page_payload(
 
 
 def page_title(runs: Sequence[Run]) -> str:
-    """What the runs are, for a reader who sees only this.
-
-    >>> from pathlib import Path
-    >>> page_title([Run("digits", Path("."), {}, ({"task": "digits", "method": "ml"},))])
-    'Handwritten digits under weight noise'
-    """
+    """What the runs are, for a reader who sees only this."""
     records = [record for run in runs for record in run.records]
     kinds = {experiment_of(record) or "evaluation" for record in records}
     tasks = [task_title(str(record["task"])) for record in records if record.get("task")]
@@ -195,16 +183,11 @@ def _all_of(run: Run, field: str) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds in the two units a reader wants.
-
-    >>> _duration(75.0), _duration(7260.0), _duration(0.0)
-    ('1 min 15 s', '2 h 1 min', '')
-    """
-    if seconds <= 0:
-        return ""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s"
-    minutes, left = divmod(whole, 60)
+    """Seconds in the two units a reader wants: `1 min 15 s`, `2 h 1 min`; empty if there are none."""
+    minutes, left = divmod(round(seconds), 60)
     hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {left} s"
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    if minutes:
+        return f"{minutes} min {left} s"
+    return f"{seconds:.1f} s" if seconds > 0 else ""

@@ -41,7 +41,7 @@ class LiveServer:
         self.version = 0
         self.trouble = ""
         self.stopped = threading.Event()
-        self._server = _Server((LOOPBACK, port), _handler_of(self))
+        self._server = _Server((LOOPBACK, port), type("Handler", (_Handler,), {"live": self, "timeout": IDLE_SECONDS}))
         self.port: int = self._server.server_address[1]
         self._look()
 
@@ -130,74 +130,71 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _handler_of(live: LiveServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """Answers GET for the page, its data and its events, and refuses everything else."""
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET for the page, its data and its events, and refuses everything else."""
 
-        protocol_version = "HTTP/1.1"
-        timeout = IDLE_SECONDS
-        server_version = "quietnn"
-        sys_version = ""
+    live: LiveServer
+    protocol_version = "HTTP/1.1"
+    server_version = "quietnn"
+    sys_version = ""
 
-        def do_GET(self) -> None:
-            if self.headers.get("Host", "") not in {f"{name}:{live.port}" for name in _NAMES}:
-                self._refuse(HTTPStatus.FORBIDDEN, f"this page answers to {live.address} only")
-            elif self.path == "/":
-                self._send(render_page(live.watch.payload, live=True).encode(), "text/html; charset=utf-8")
-            elif self.path == "/data":
-                self._send(compress(live.watch.payload), "application/gzip")
-            elif self.path == "/events":
-                self._stream()
-            else:
-                self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here but the page")
+    def do_GET(self) -> None:
+        if self.headers.get("Host", "") not in {f"{name}:{self.live.port}" for name in _NAMES}:
+            self._refuse(HTTPStatus.FORBIDDEN, f"this page answers to {self.live.address} only")
+        elif self.path == "/":
+            self._send(render_page(self.live.watch.payload, live=True).encode(), "text/html; charset=utf-8")
+        elif self.path == "/data":
+            self._send(compress(self.live.watch.payload), "application/gzip")
+        elif self.path == "/events":
+            self._stream()
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here but the page")
 
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("do_"):
-                return lambda: self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page can only be read")
-            raise AttributeError(name)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            return lambda: self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page can only be read")
+        raise AttributeError(name)
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing: the terminal belongs to the user."""
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: the terminal belongs to the user."""
 
-        def _send(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
-            self.send_response(status)
-            self._headers(kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def _send(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self.send_response(status)
+        self._headers(kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        def _refuse(self, status: HTTPStatus, why: str) -> None:
-            self.close_connection = True
-            self._send(f"{why}\n".encode(), "text/plain; charset=utf-8", status)
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self.close_connection = True
+        self._send(f"{why}\n".encode(), "text/plain; charset=utf-8", status)
 
-        def _headers(self, kind: str) -> None:
-            for name, value in (
-                ("Content-Type", kind),
-                ("Cache-Control", "no-store"),
-                ("X-Content-Type-Options", "nosniff"),
-                ("X-Frame-Options", "DENY"),
-                ("Cross-Origin-Resource-Policy", "same-origin"),
-                ("Referrer-Policy", "no-referrer"),
-            ):
-                self.send_header(name, value)
+    def _headers(self, kind: str) -> None:
+        for name, value in (
+            ("Content-Type", kind),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "DENY"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            ("Referrer-Policy", "no-referrer"),
+        ):
+            self.send_header(name, value)
 
-        def _stream(self) -> None:
-            """Server-sent events: the progress every few seconds, and a word whenever the numbers changed."""
-            self.close_connection = True
-            self.send_response(HTTPStatus.OK)
-            self._headers("text/event-stream")
-            self.end_headers()
-            seen = -1
-            try:
-                while not live.stopped.is_set():
-                    with live.changed:
-                        if live.version == seen:
-                            live.changed.wait(timeout=5.0)
-                        fresh, seen = live.version != seen, live.version
-                    news = f"event: changed\ndata: {seen}\n\n" if fresh else ""
-                    self.wfile.write(f"{news}event: progress\ndata: {live.progress()}\n\n".encode())
-                    self.wfile.flush()
-            except (ConnectionError, TimeoutError):
-                return
-
-    return Handler
+    def _stream(self) -> None:
+        """Server-sent events: the progress every few seconds, and a word whenever the numbers changed."""
+        self.close_connection = True
+        self.send_response(HTTPStatus.OK)
+        self._headers("text/event-stream")
+        self.end_headers()
+        seen = -1
+        try:
+            while not self.live.stopped.is_set():
+                with self.live.changed:
+                    if self.live.version == seen:
+                        self.live.changed.wait(timeout=5.0)
+                    fresh, seen = self.live.version != seen, self.live.version
+                news = f"event: changed\ndata: {seen}\n\n" if fresh else ""
+                self.wfile.write(f"{news}event: progress\ndata: {self.live.progress()}\n\n".encode())
+                self.wfile.flush()
+        except (ConnectionError, TimeoutError):
+            return

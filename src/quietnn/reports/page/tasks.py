@@ -1,21 +1,24 @@
-"""What the page shows of noisy inference: curves with their gains, searched surfaces, layers."""
+"""What the page shows of a task: curves with their gains, searched surfaces, layers, and rounds of training."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from quietnn.methods import is_oracle, style_of
+from quietnn.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.records import Record
+from quietnn.reports.accuracy_figures import by_round
 from quietnn.reports.analysis import TaskAnalysis, sentences, task_tables
 from quietnn.reports.curves import Curve
+from quietnn.reports.federated_report import diverged_sentences, training_analyses
 from quietnn.reports.figures import looks
 from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing, percent
 from quietnn.reports.page.tables import short, table_payload
-from quietnn.reports.tables import interval_text
-from quietnn.reports.temperature_figures import pole_of
+from quietnn.reports.tables import cost_table, interval_text
+from quietnn.reports.temperature_figures import layer_values, pole_of
 from quietnn.reports.titles import counted, listed, over_channels, task_title, wnr_axis
 from quietnn.units import db_to_ratio
 
@@ -23,15 +26,12 @@ MOST_DRAWN = 20_000
 """Single results that a task's chart offers to draw as dots; above it they would be a smear and megabytes."""
 
 
-def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
-    """One task as the page wants it.
+_GREY = {"colour": "#888888", "marker": None, "dash": "-", "hollow": False}
 
-    Args:
-        task: its analysis.
-        most_trials: how many points of searched surfaces to keep; what is left out is said in `notices`.
-    """
+
+def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
+    """One task as the page wants it; points of surfaces above `most_trials` are left out and that is said."""
     surfaces, left_out = _surfaces(task.records, most_trials)
-    notices = [*_missing(task.curves), *_gave_up(task.records), *left_out]
     return {
         "name": task.task,
         "title": over_channels(task_title(task.task), task.records),
@@ -40,13 +40,20 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
         "clean": list(task.clean) if task.clean else None,
         "headline": _headline(task),
         "sentences": sentences(task),
-        "notices": notices,
+        "notices": [*_missing(task.curves), *_gave_up(task.records), *left_out],
         "best": task.best,
         "curves": _curves(task),
         "tables": {name: table_payload(table) for name, table in task_tables(task).items()},
         "surfaces": surfaces,
         "layers": _layers(task.records),
     }
+
+
+def training_payload(
+    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> list[dict[str, Any]]:
+    """A task each: what `task_payload` says of the trained networks, and the curves of their rounds."""
+    return [_trained(task) for task in training_analyses(records, level=level, num_resamples=num_resamples)]
 
 
 def _headline(task: TaskAnalysis) -> dict[str, str] | None:
@@ -154,11 +161,10 @@ def _surfaces(records: Sequence[Record], most_trials: int) -> tuple[list[dict[st
         if room < 0:
             break
         kept.append(_surface(record))
-    left_out = len(tried) - len(kept)
-    notice = (
-        f"{counted(left_out, 'searched surface')} of {len(tried):,} left out to keep the page small; see the records."
-    )
-    return kept, [notice] if left_out else []
+    if not (left_out := len(tried) - len(kept)):
+        return kept, []
+    surfaces = counted(left_out, "searched surface")
+    return kept, [f"{surfaces} of {len(tried):,} left out to keep the page small; see the records."]
 
 
 def _surface(record: Record) -> dict[str, Any]:
@@ -200,25 +206,56 @@ def _layers(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def _layer_entry(records: Sequence[Record]) -> dict[str, Any]:
-    names = list(dict.fromkeys(name for record in records for name in record["group_temperatures"]))
-    found: dict[str, list[list[Any]]] = {"wnrs": [], "lambdas": [], "betas": []}
-    for record in records:
-        pairs = [record["group_temperatures"].get(name) or (math.nan, math.nan) for name in names]
-        wnrs = record.get("group_wnr_db") or {}
-        found["wnrs"].append(short([_number(wnrs.get(name)) for name in names]))
-        found["lambdas"].append(short([_number(pair[0]) for pair in pairs]))
-        found["betas"].append(short([_number(pair[1]) for pair in pairs]))
+    names, found = layer_values(records)
+    shown = {name: [short(draw) for draw in draws] for name, draws in found.items()}
     place = _place(records[0])
-    poles = [_mean_pole(column) for column in zip(*found["wnrs"], strict=True)]
+    poles = [_mean_pole(column) for column in zip(*shown["wnrs"], strict=True)]
     draws = [int(record["draw"]) for record in records]
-    return {**place, **looks([place["method"]])[0], "names": names, "draws": draws, **found, "poles": short(poles)}
+    return {**place, **looks([place["method"]])[0], "names": names, "draws": draws, **shown, "poles": short(poles)}
 
 
 def _mean_pole(wnrs: Sequence[Any]) -> float:
     """The mean over draws of `1 + eta` for one layer; NaN where no draw knows its WNR."""
-    known = [1 + db_to_ratio(wnr) for wnr in wnrs if isinstance(wnr, float) and math.isfinite(wnr)]
+    known = [1 + db_to_ratio(wnr) for wnr in wnrs if isinstance(wnr, int | float)]
     return float(np.mean(known)) if known else math.nan
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+def _trained(task: TaskAnalysis) -> dict[str, Any]:
+    records = task.records
+    payload = task_payload(task, most_trials=0)
+    cost = replace(cost_table(records), caption="Mean cost of one federation, training included")
+    payload["tables"]["cost"] = table_payload(cost)
+    labelled = [{**record, "method": style_of(record["method"]).label} for record in records]
+    num_rounds = max((max(record.get("tested_rounds") or [0]) for record in records), default=0)
+    seeds = counted(len({record.get("seed") for record in records}), "seed")
+    return {
+        **payload,
+        "lead": f"{counted(len({r['method'] for r in records} - {CLEAN}), 'scheme')}, {seeds}, {num_rounds} rounds.",
+        "notices": [*payload["notices"], *diverged_sentences(labelled)],
+        "series": list(_series(records)),
+    }
+
+
+def _series(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    """For every run, scheme and WNR the mean accuracy over seeds, round by round."""
+    groups: dict[tuple[str, str, float], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.get("tested_rounds"):
+            groups[record["method"], str(record.get("run", "")), float(record["wnr_db"])].append(record)
+    several_runs = len({record.get("run") for record in records}) > 1
+    schemes = sorted({key[:2] for key in groups}, key=lambda key: (rank(key[0]), key))
+    styles = dict(zip(schemes, looks([method for method, _ in schemes]), strict=True))
+    for key in sorted(groups, key=lambda key: (schemes.index(key[:2]), key[2])):
+        method, run, wnr_db = key
+        found = by_round(groups[key])
+        name = "no noise" if method == CLEAN else style_of(method).label
+        yield {
+            "label": name + (f" ({run})" if several_runs else ""),
+            "oracle": is_oracle(method),
+            **(_GREY if method == CLEAN else styles[method, run]),
+            "wnr": short([wnr_db])[0],
+            "x": list(found),
+            "mean": short(float(np.mean(values)) for values in found.values()),
+            "std": short(float(np.std(values, ddof=1)) if len(values) > 1 else math.nan for values in found.values()),
+            "count": [len(values) for values in found.values()],
+        }

@@ -9,7 +9,7 @@ import pytest
 
 from quietnn.records import Record
 from quietnn.reports.analysis import analyse_task
-from quietnn.reports.page.inference import task_payload
+from quietnn.reports.page.tasks import task_payload
 
 Make = Callable[..., list[Record]]
 
