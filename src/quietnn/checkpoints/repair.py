@@ -1,5 +1,7 @@
 """A network that was repaired in memory, written as the file or folder that its noisy weights came from."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,35 @@ from quietnn.checkpoints.base import Change
 from quietnn.checkpoints.opening import open_checkpoint
 from quietnn.checkpoints.recorded import recorded_names, recorded_noise
 from quietnn.checkpoints.workers import Streaming
-from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
+
+
+def read_noise_file(path: Path) -> dict[str, float]:
+    """Noise variances by tensor name, from a table in JSON.
+
+    Raises:
+        MissingData: if there is no such file.
+        InvalidConfig: if it is not a table of numbers.
+    """
+    if not path.is_file():
+        raise MissingData(f'there is no {path}; give a JSON file such as {{"conv1.weight": 0.01}}')
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidConfig(f'{path} is not JSON ({error}); write {{"conv1.weight": 0.01}}') from error
+    is_number = isinstance(table, dict) and all(type(value) in (int, float) for value in table.values())
+    if not table or not is_number:
+        raise InvalidConfig(f'{path} is not a table of numbers by tensor name; write {{"conv1.weight": 0.01}}')
+    return {name: float(value) for name, value in table.items()}
 
 
 def observe_checkpoint(
     source: Path,
     model: nn.Module,
     *,
-    noise_variance: float | None = None,
+    noise_variance: float | Mapping[str, float] | None = None,
     wnr_db: float | None = None,
     recorded: bool = False,
 ) -> Observation[Any, Any]:
@@ -29,7 +50,7 @@ def observe_checkpoint(
     Args:
         source: the file or folder.
         model: the network with its weights.
-        noise_variance: `sigma_z^2`; where nothing is given it counts as unknown.
+        noise_variance: `sigma_z^2`, one or by tensor; where nothing is given it counts as unknown.
         wnr_db: the weight-to-noise ratio instead.
         recorded: take noise, gain, offset and noisy tensors from what `quietnn transmit` recorded in the file.
 

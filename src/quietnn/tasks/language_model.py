@@ -252,6 +252,25 @@ def _windows(parts: Sequence[Sequence[int]], shape: _Shape) -> Examples:
     )
 
 
+_HELD_OUT = 5
+"""One window of so many is held out."""
+
+
+def split_windows(examples: Examples) -> tuple[Examples, Examples]:
+    """Windows to repair by, and the last fifth of them to tell what the repair is worth.
+
+    Raises:
+        InvalidConfig: if there are fewer than five.
+    """
+    if len(examples) < _HELD_OUT:
+        raise InvalidConfig(
+            f"the text makes {len(examples)} windows, and {_HELD_OUT} are needed to hold one out; give more text, or "
+            "shorter windows: --window 64"
+        )
+    num_known = len(examples) - len(examples) // _HELD_OUT
+    return examples.take(slice(num_known)), examples.take(slice(num_known, None))
+
+
 def next_token_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     """The sum of the losses of a window's tokens, in nats: what a window says of the weights is all of its tokens.
 
