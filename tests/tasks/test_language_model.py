@@ -87,10 +87,14 @@ def test_the_posterior_lowers_the_loss_of_every_family(family: str, tmp_path: Pa
     (tmp_path / "test.txt").write_text(story(40, 200))
     task = _task(tmp_path)
     model, test = task.load_model(), task.test_examples(None)
-    observation = quietnn.transmit(model, wnr_db=2.0, seed=1)
+    clean = task.score_of(model, test).loss
+    for wnr_db in (2.0, -2.0, -6.0, -10.0):  # families bear different noise
+        observation = quietnn.transmit(model, wnr_db=wnr_db, seed=1)
+        received = task.score_of(observation.model, test).loss
+        if received > clean + 0.2:
+            break
+    assert received > clean + 0.2, "the noise has to hurt for this to say anything"
     evidence = task.evidence(task.tuning_examples(40, 0))
-    clean, received = (task.score_of(one, test).loss for one in (model, observation.model))
-    assert received > clean + 0.1, "the noise has to hurt for this to say anything"
     repaired = quietnn.repair(observation, evidence, method="posterior")
     assert task.score_of(repaired.model, test).loss < received - 0.3 * (received - clean)
 
