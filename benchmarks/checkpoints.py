@@ -64,21 +64,22 @@ DISK = """
 import os, sys, time
 from pathlib import Path
 from threading import Thread
-from quietnn.checkpoints.sink import PAGE, Sink
+from quietnn.checkpoints.disk import make_file, write_from
+from quietnn.files import sync
 from quietnn.checkpoints.workers import whole_pages
 out, size, chunk = Path(sys.argv[1]), int(sys.argv[2]) // 8, 1 << 21
 memory = whole_pages(chunk).random_(256)
-def write(sink, first):
+def write(path, first):
     for place in range(first * chunk, size - chunk + 1, 2 * chunk):
-        sink.write(memory[:chunk], place)
+        write_from(memory[:chunk], path, place)
 out.mkdir()
 start = time.perf_counter()
 for shard in range(8):
-    sink = Sink(out / str(shard), size)
-    threads = [Thread(target=write, args=(sink, first)) for first in range(2)]
+    make_file(out / str(shard), b"", size)
+    threads = [Thread(target=write, args=(out / str(shard), first)) for first in range(2)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    sink.finish()
+    sync(out / str(shard))
 print(time.perf_counter() - start)
 """
 

@@ -18,8 +18,8 @@ import torch
 
 from quietnn.channels.awgn import AWGN
 from quietnn.federated.air import Air
-from quietnn.federated.checkpoint import save_server
-from quietnn.federated.devices import LocalTraining, copy_state, train_device
+from quietnn.federated.checkpoint import Journal
+from quietnn.federated.devices import LocalTraining, train_device
 from quietnn.federated.estimators import Affine, Estimator
 from quietnn.federated.partition import sharded
 from quietnn.federated.rounds import Federation, ServerState, aggregate, participants
@@ -73,6 +73,7 @@ def _measure(federation: Federation, model: torch.nn.Module, repeats: int) -> tu
     server = ServerState.initial(model)
     trained, rest = [], []
     with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(Path(folder) / "server.safetensors", {})
         for _ in range(repeats):
             number, seed = server.num_rounds_done, federation.seed
             begun = time.process_time()
@@ -92,8 +93,8 @@ def _measure(federation: Federation, model: torch.nn.Module, repeats: int) -> tu
             }
             back = time.process_time()
             server, _ = aggregate(federation, server, updates, noisy=noisy_names(model))
-            copy_state(model, server.state)
-            save_server(Path(folder) / "server.safetensors", server, [{"round": number}], {})
+            model.load_state_dict(server.state)
+            journal.finish(server, {"round": number})
             trained.append(back - chosen)
             rest.append(time.process_time() - back + chosen - begun)
     return trained, rest

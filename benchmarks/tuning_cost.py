@@ -16,7 +16,7 @@ import torch
 
 from quietnn.channels.transmit import transmit
 from quietnn.experiments.methods import Draw, run_method
-from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS
+from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid
 from quietnn.repairs.temperatures.tune import Search
 from quietnn.tasks.base import Task
 from quietnn.tasks.registry import load_task
@@ -39,7 +39,7 @@ def rows(methods: list[str]) -> dict[str, tuple[Search, str]]:
     """Every row of the table: how temperatures are searched, and the method that they are for."""
     searches = {
         REFERENCE: Search("resnet"),
-        "authors' grid, raced": Search("racing", grid=AUTHORS_GRIDS["resnet"]),
+        "authors' grid, raced": Search("racing", grid=product_grid(*AUTHORS_GRIDS["resnet"])),
         "even grid": Search("even-grid"),
         "coarse to fine": Search("coarse-to-fine"),
         "racing": Search("racing"),

@@ -6,7 +6,7 @@ from torch import nn
 
 from quietnn import Evidence
 from quietnn.errors import InvalidConfig
-from quietnn.losses import Verdict, check_labels, cross_entropy, finite, losses_of, right_of
+from quietnn.losses import Verdict, checked_labels, cross_entropy, finite, losses_of, right_of
 
 INPUTS = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(6) % 3
@@ -14,7 +14,7 @@ NETWORK = nn.Linear(4, 3)
 
 
 def test_labels_that_are_right_come_back_as_they_are() -> None:
-    assert check_labels(LABELS, 6) is LABELS
+    assert checked_labels(LABELS, 6, cross_entropy) is LABELS
 
 
 def test_integers_of_any_width_and_form_are_class_numbers_and_so_are_probabilities() -> None:

@@ -1,6 +1,7 @@
 """What networks are called with and what they return: taken in any form, refused where it comes in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,19 @@ def logits_of(output: object) -> Tensor:
 def outputs_of(model: nn.Module, inputs: Inputs) -> Tensor:
     """What a network makes of inputs: a tensor, the `logits` among several things, or the first of them."""
     return logits_of(call(model, inputs))
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients for a while; then every layer is in the mode that it was in."""
+    modes = {layer: layer.training for layer in model.modules()}
+    try:
+        with torch.no_grad():  # not inference mode: a search's memory needs the versions of tensors
+            model.eval()
+            yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode
 
 
 def as_inputs(given: object) -> Inputs:

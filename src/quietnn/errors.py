@@ -1,6 +1,7 @@
 """The errors a user can cause. Each message names the value, the limit and the remedy."""
 
 import difflib
+import inspect
 from collections.abc import Iterable
 
 
@@ -43,8 +44,28 @@ def check_is(value: object, kind: type | tuple[type, ...], name: str, remedy: st
     quietnn.errors.InvalidConfig: task is a int; give a name: load_task('digits')
     """
     if not isinstance(value, kind):
-        what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-        raise InvalidConfig(f"{name} is {what}; {remedy}")
+        raise InvalidConfig(f"{name} is {_kind_of(value)}; {remedy}")
+
+
+def _kind_of(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def check_function(name: str, function: object, parameters: str) -> None:
+    """Refuse what is given as a function and cannot be called with these arguments; None is no function at all."""
+    if function is None:
+        return
+    remedy = f"give a function: {name}=lambda {parameters}: ..."
+    if isinstance(function, type) or not callable(function):
+        raise InvalidConfig(f"{name} is {_kind_of(function)}; {remedy}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C, and does not tell
+        return
+    try:
+        signature.bind(*parameters.split(", "))
+    except TypeError as error:
+        raise InvalidConfig(f"{name} cannot be called with ({parameters}): {error}; {remedy}") from error
 
 
 def suggest(word: object, choices: Iterable[str]) -> str:

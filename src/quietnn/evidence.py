@@ -1,6 +1,5 @@
 """What is known about the task: inputs, labels, a loss, a score, variants of the inputs."""
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,13 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quietnn.batches import (
     Inputs,
     InputsOf,
     as_inputs,
     check_finite,
+    in_evaluation,
     joined,
     loader_of,
     num_inputs,
@@ -23,29 +22,15 @@ from quietnn.batches import (
     parts_of_batch,
     take,
 )
-from quietnn.errors import InvalidConfig
-from quietnn.losses import (
-    Losses,
-    Verdict,
-    as_labels,
-    check_labels,
-    check_outputs,
-    cross_entropy,
-    finite,
-    losses_of,
-    right_of,
-)
+from quietnn.errors import InvalidConfig, check_function
+from quietnn.losses import Losses, Verdict, checked_labels, cross_entropy, finite, losses_of, mean_loss_of, right_of
 from quietnn.score import Score, SubsetScore, as_score
-
-Run = Callable[[nn.Module, Inputs], Tensor]
-"""Calls a network on inputs and returns its outputs, in the order of the inputs."""
 
 Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
 """`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
 
 A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
-network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights
-(`repairs/fitting/moving_statistics.py`) then see all of them at once.
+network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights then see all.
 """
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -53,7 +38,6 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 BATCH_SIZE = 256
 """Examples that go through a network at once where nothing else is said: a gradient of ResNet18 then takes 4 GB."""
-
 
 _CALLED_WITH = {
     "loss": "outputs, labels",
@@ -63,24 +47,6 @@ _CALLED_WITH = {
     "mean_loss": "network, positions, generator",
 }
 """The functions that a user may give, and what each is called with."""
-
-
-def _check_function(name: str, function: object, parameters: str) -> None:
-    """Refuse what cannot be called as it will be."""
-    if function is None:
-        return
-    remedy = f"give a function: {name}=lambda {parameters}: ..."
-    if isinstance(function, type) or not callable(function):
-        what = f"the class {function.__name__}" if isinstance(function, type) else f"a {type(function).__name__}"
-        raise InvalidConfig(f"{name} is {what}; {remedy}")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # written in C, and does not tell
-        return
-    try:
-        signature.bind(*parameters.split(", "))
-    except TypeError as error:
-        raise InvalidConfig(f"{name} cannot be called with ({parameters}): {error}; {remedy}") from error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,7 +63,8 @@ class Evidence:
         higher_is_better: which way `score` points.
         augment: random variants of a tensor of inputs that keep their labels, for methods that fit to them.
         batch_size: examples that go through a network at once.
-        run: calls the network where it is fitted or judged on labels; repairs without labels call it on the inputs.
+        run: calls the network and returns outputs in the order of inputs, where it is fitted or judged on labels;
+            repairs without labels call it on the inputs.
         mean_loss: takes the place of inputs, labels and loss for methods that fit, see `Loss`; with `num_examples`.
         num_examples: how many positions `mean_loss` can address.
 
@@ -113,7 +80,7 @@ class Evidence:
     higher_is_better: bool = True
     augment: Augment | None = None
     batch_size: int = BATCH_SIZE
-    run: Run = field(default=outputs_of)
+    run: Callable[[nn.Module, Inputs], Tensor] = field(default=outputs_of)
     mean_loss: Loss | None = None
     num_examples: int | None = None
 
@@ -122,36 +89,35 @@ class Evidence:
         if self.loss is None:
             object.__setattr__(self, "loss", cross_entropy)
         for name, parameters in _CALLED_WITH.items():
-            _check_function(name, getattr(self, name), parameters)
+            check_function(name, getattr(self, name), parameters)
         if (self.mean_loss is None) != (self.num_examples is None):
             raise InvalidConfig("mean_loss goes with num_examples: Evidence(mean_loss=f, num_examples=100)")
         for name in ("batch_size", "num_examples"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InvalidConfig(f"{name} is {value!r}; it must be a whole number, 1 or more: {name}=100")
-        if self.inputs is None:
-            if self.labels is not None:
-                raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
-            return
-        loader = loader_of(self.inputs, self.batch_size)
+        if self.inputs is None and self.labels is not None:
+            raise InvalidConfig("labels came without inputs; give both: repair(model, inputs, labels)")
+        if self.inputs is not None:
+            self._take_in_hand(loader_of(self.inputs, self.batch_size))
+
+    def _take_in_hand(self, loader: Iterable[Any] | None) -> None:
+        """Keep the loader, if it is one; else tensors of inputs and labels, once they are known to go together."""
+        in_dict = isinstance(self.inputs, Mapping) and "labels" in self.inputs
+        if self.labels is not None and (loader is not None or in_dict):
+            raise InvalidConfig(
+                f"a {type(self.inputs).__name__} brings its labels, and labels were given too; leave labels out"
+            )
         if loader is not None:
-            if self.labels is not None:
-                raise InvalidConfig(
-                    f"a {type(self.inputs).__name__} brings its labels, and labels were given too; leave labels out"
-                )
             object.__setattr__(self, "inputs", loader)
             return
-        inputs, labels = as_inputs(self.inputs), self.labels
-        if isinstance(inputs, Mapping) and "labels" in inputs:
-            if labels is not None:
-                raise InvalidConfig("the dict of inputs brings labels, and labels were given too; leave one out")
-            inputs, labels = parts_of_batch(inputs)
+        inputs, labels = parts_of_batch(self.inputs) if in_dict else (as_inputs(self.inputs), self.labels)
         if not num_inputs(inputs):
             raise InvalidConfig("there are no inputs: the first dimension is 0; give about a hundred, inputs[:100]")
         check_finite(inputs)
         object.__setattr__(self, "inputs", inputs)
         if labels is not None:
-            object.__setattr__(self, "labels", self._checked_labels(labels, num_inputs(inputs)))
+            object.__setattr__(self, "labels", checked_labels(labels, num_inputs(inputs), self.loss))
 
     def __repr__(self) -> str:
         """One line."""
@@ -166,11 +132,7 @@ class Evidence:
 
     @classmethod
     def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":
-        """Evidence from what a user passes to a repair: itself, or inputs and labels in any form.
-
-        >>> len(Evidence.of([torch.zeros(3, 2), torch.zeros(2, 2)]).in_memory())
-        5
-        """
+        """Evidence from what a user passes to a repair: itself, or inputs and labels in any form."""
         if isinstance(inputs, Evidence):
             given = [name for name, value in more.items() if value is not None]
             if labels is not None or given:
@@ -189,11 +151,8 @@ class Evidence:
     @cached_property
     def has_labels(self) -> bool:
         """Whether networks can be judged on labels, or by a loss that needs none."""
-        if self.mean_loss is not None or self.labels is not None:
-            return True
-        if not self.is_streamed:
-            return False
-        return next(self.batches())[1] is not None
+        told = self.mean_loss is not None or self.labels is not None
+        return told or (self.is_streamed and next(self.batches())[1] is not None)
 
     @property
     def is_streamed(self) -> bool:
@@ -204,9 +163,7 @@ class Evidence:
         """How many examples there are, in memory or addressed by `mean_loss`."""
         if self.num_examples is not None:
             return self.num_examples
-        if self.inputs is None:
-            return 0
-        return num_inputs(self.in_memory().inputs)
+        return 0 if self.inputs is None else num_inputs(self.in_memory().inputs)
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
         """Inputs and labels, `batch_size` at a time, or as the loader has them; checked one by one."""
@@ -215,13 +172,12 @@ class Evidence:
                 part = slice(start, start + self.batch_size)
                 yield take(self.inputs, part), None if self.labels is None else self.labels[part]
             return
-        num_batches = 0
+        batch = None
         for batch in self.inputs:
             inputs, labels = parts_of_batch(batch)
             check_finite(inputs)
-            num_batches += 1
-            yield inputs, None if labels is None else self._checked_labels(labels, num_inputs(inputs))
-        if not num_batches:
+            yield inputs, None if labels is None else checked_labels(labels, num_inputs(inputs), self.loss)
+        if batch is None:
             raise InvalidConfig("the inputs hold no batch; give at least one, and one that can be read again")
 
     def first(self, num_examples: int) -> Inputs:
@@ -241,11 +197,6 @@ class Evidence:
                 break
         return joined(parts)  # copied, so that no whole batch is held by a few of its inputs
 
-    def at_once(self) -> Inputs | None:
-        """All inputs, where these are `batch_size` or fewer; else None, and they are to be run in batches."""
-        inputs = self.first(self.batch_size + 1)
-        return inputs if num_inputs(inputs) <= self.batch_size else None
-
     def in_memory(self) -> "Evidence":
         """The same with all examples in tensors, which methods that fit need; read once from a loader."""
         return self._gathered if self.is_streamed else self
@@ -256,9 +207,8 @@ class Evidence:
         labels = [labels for _, labels in parts if labels is not None]
         if labels and len(labels) < len(parts):
             raise InvalidConfig("some batches have labels and others have none; give labels with all, or with none")
-        return replace(
-            self, inputs=joined([inputs for inputs, _ in parts]), labels=torch.cat(labels) if labels else None
-        )
+        inputs = joined([inputs for inputs, _ in parts])
+        return replace(self, inputs=inputs, labels=torch.cat(labels) if labels else None)
 
     def take(self, positions: Tensor) -> "Evidence":
         """The examples at these positions."""
@@ -275,11 +225,7 @@ class Evidence:
         return replace(known, inputs=take(known.inputs, positions), labels=labels, score=score)
 
     def without_labels(self) -> "Evidence":
-        """The inputs alone; those of a loader stay there.
-
-        >>> Evidence([(torch.zeros(2, 3), torch.tensor([0, 1]))]).without_labels().has_labels
-        False
-        """
+        """The inputs alone; those of a loader stay there."""
         inputs = InputsOf(self.inputs) if self.is_streamed else self.inputs
         return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
 
@@ -288,23 +234,17 @@ class Evidence:
 
         By `mean_loss` examples are judged one at a time, for it tells no more of several than their mean.
         """
-        modes = {layer: layer.training for layer in network.modules()}
         losses: list[Tensor] = []
         right: list[Tensor | None] = []
-        try:
-            with torch.no_grad():
-                network.eval()
-                if self.mean_loss is not None:
-                    every_one = torch.arange(len(self)).reshape(-1, 1)
-                    losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
-                    return Verdict(finite(losses), None)
-                for inputs, labels in self.batches():
-                    outputs = self.run(network, inputs)
-                    losses.append(losses_of(self.loss, outputs, labels))
-                    right.append(right_of(outputs, labels))
-        finally:
-            for layer, mode in modes.items():
-                layer.training = mode
+        with in_evaluation(network):
+            if self.mean_loss is not None:
+                every_one = torch.arange(len(self)).reshape(-1, 1)
+                losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
+                return Verdict(finite(losses), None)
+            for inputs, labels in self.batches():
+                outputs = self.run(network, inputs)
+                losses.append(losses_of(self.loss, outputs, labels))
+                right.append(right_of(outputs, labels))
         known = [one for one in right if one is not None]
         return Verdict(finite(losses), torch.cat(known) if len(known) == len(right) else None)
 
@@ -316,11 +256,7 @@ class Evidence:
         inputs = take(known.inputs, positions)
         if self.augment is not None and generator is not None and isinstance(inputs, Tensor):
             inputs = self.augment(inputs, generator)
-        outputs, labels = self.run(network, inputs), known.labels[positions]
-        if self.loss is cross_entropy:  # the mean in one operation
-            check_outputs(outputs, labels)
-            return functional.cross_entropy(outputs, labels)
-        return losses_of(self.loss, outputs, labels).mean()
+        return mean_loss_of(self.loss, self.run(network, inputs), known.labels[positions])
 
     def score_of(self, network: nn.Module) -> Score:
         """The score of a network: by the function given, else accuracy and loss on the examples."""
@@ -342,16 +278,6 @@ class Evidence:
         if self.score is not None or self.mean_loss is not None:
             return self.score_of
         return SubsetScore(lambda network, positions: self.take(positions).score_of(network), len(self))
-
-    def _checked_labels(self, labels: object, num_examples: int) -> Tensor:
-        tensor = as_labels(labels)
-        if self.loss is cross_entropy:
-            return check_labels(tensor, num_examples)
-        if not tensor.dim() or len(tensor) != num_examples:
-            raise InvalidConfig(
-                f"{num_examples} inputs do not go with labels of shape {tuple(tensor.shape)}; give one for each"
-            )
-        return tensor
 
 
 def some_inputs(inputs: object, verb: str, **more: Any) -> Evidence:

@@ -26,44 +26,41 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, labels, reduction="none")
 
 
-def as_labels(given: object) -> Tensor:
-    """Labels in any form as a tensor.
+def checked_labels(given: object, num_examples: int, loss: Losses) -> Tensor:
+    """Labels in any form as a tensor that a loss can compare with the outputs of so many examples.
 
-    >>> as_labels([0, 2])
+    >>> checked_labels([0, 2], 2, cross_entropy)
     tensor([0, 2])
     """
-    if isinstance(given, list | tuple) and all(isinstance(label, int) for label in given):
-        return torch.tensor(given)
-    if not isinstance(given, Tensor) and not hasattr(given, "__array__"):
+    is_list = isinstance(given, list | tuple) and all(isinstance(label, int) for label in given)
+    if not is_list and not hasattr(given, "__array__"):
         raise InvalidConfig(
             f"labels is a {type(given).__name__}, and a tensor is needed; torch.as_tensor(...) makes one of class "
             "numbers, for example labels=torch.tensor([0, 2, 1])"
         )
-    return as_tensor(given)
+    labels = as_tensor(given)
+    if not labels.dim() or len(labels) != num_examples:
+        raise InvalidConfig(
+            f"{num_examples} inputs do not go with labels of shape {tuple(labels.shape)}; give one for each"
+        )
+    return _class_labels(labels) if loss is cross_entropy else labels
 
 
-def check_labels(labels: Tensor, num_inputs: int) -> Tensor:
-    """Labels as cross-entropy takes them: class numbers in int64, or the probabilities of all classes.
-
-    Args:
-        labels: class numbers, shape (examples,) or with positions behind; or float, (examples, classes).
-        num_inputs: how many examples the labels are for.
-
-    Raises:
-        InvalidConfig: if they are of another kind or number, or negative.
-
-    >>> check_labels(torch.tensor([0, 2], dtype=torch.int32), 2)
-    tensor([0, 2])
-    """
+def _class_labels(labels: Tensor) -> Tensor:
+    """Labels as cross-entropy takes them: class numbers in int64, or the probabilities of all classes."""
     shape = tuple(labels.shape)
-    if not shape or len(labels) != num_inputs:
-        raise InvalidConfig(f"{num_inputs} inputs do not go with labels of shape {shape}; give one for each")
     if len(shape) == 2 and shape[1] == 1:
-        raise InvalidConfig(f"labels have shape {shape}; class numbers have shape ({num_inputs},): use labels[:, 0]")
+        raise InvalidConfig(f"labels have shape {shape}; class numbers have shape ({len(labels)},): use labels[:, 0]")
     if labels.is_floating_point():
         if len(shape) == 1:
             raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
-        return _checked_probabilities(labels)
+        totals = labels.double().sum(1)
+        if labels.numel() and not bool((labels >= 0).all() and (totals - 1).abs().max() < _ROUNDING):
+            raise InvalidConfig(
+                f"labels are {labels.dtype} of shape {shape} and not probabilities, which add up to 1; inputs come "
+                "before labels: repair(model, inputs, labels); for other targets give loss=..."
+            )
+        return labels
     if labels.is_complex() or labels.dtype == torch.bool:
         raise InvalidConfig(f"labels are {labels.dtype}; class numbers are integers: use labels.long()")
     if labels.numel() and int(labels.min()) < 0:
@@ -73,23 +70,8 @@ def check_labels(labels: Tensor, num_inputs: int) -> Tensor:
     return labels.long()
 
 
-def _checked_probabilities(labels: Tensor) -> Tensor:
-    totals = labels.double().sum(1)
-    if labels.numel() and not bool((labels >= 0).all() and (totals - 1).abs().max() < _ROUNDING):
-        raise InvalidConfig(
-            f"labels are {labels.dtype} of shape {tuple(labels.shape)} and not probabilities, which add up to "
-            "1; inputs come before labels: repair(model, inputs, labels); for other targets give loss=..."
-        )
-    return labels
-
-
 def check_outputs(outputs: Tensor, labels: Tensor) -> None:
-    """Refuse outputs that are not one number for each class, and labels that are none of the classes.
-
-    Args:
-        outputs: of a classifier, (examples, classes, ...).
-        labels: of these examples, as `check_labels` returns them.
-    """
+    """Refuse outputs, (examples, classes, ...), without one number for each class, and labels that are no class."""
     expected = outputs.shape if labels.is_floating_point() else (*outputs.shape[:1], *outputs.shape[2:])
     if outputs.dim() < 2 or labels.shape != expected:
         raise InvalidConfig(
@@ -126,6 +108,14 @@ def losses_of(loss: Losses, outputs: Tensor, labels: Tensor | None) -> Tensor:
             "loss=lambda outputs, labels: mse_loss(outputs, labels, reduction='none').flatten(1).mean(1)"
         )
     return losses
+
+
+def mean_loss_of(loss: Losses, outputs: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss, of which gradients are taken; that of cross-entropy in one operation."""
+    if loss is not cross_entropy:
+        return losses_of(loss, outputs, labels).mean()
+    check_outputs(outputs, labels)
+    return functional.cross_entropy(outputs, labels)
 
 
 def right_of(outputs: Tensor, labels: Tensor | None) -> Tensor | None:

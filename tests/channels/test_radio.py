@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quietnn.channels.radio import BlockFading, Normaliser
+from quietnn.channels.radio import BlockFading
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.noise import mean_noise
 from quietnn.observation import observe
@@ -36,7 +36,7 @@ def test_fades_are_those_of_a_rayleigh_channel(shapes: dict[str, Tensor]) -> Non
     """With a known coefficient the told variance is sigma_w^2 N_0 / |h|^2, and |h|^2 is exponential of mean 1."""
     observation = BlockFading(10.0, block=4, num_pilots=0).transmit(shapes, seed=0)
     assert isinstance(observation.noise_variance, dict)
-    std = Normaliser.of(shapes).std
+    std = BlockFading(10.0).settled(shapes).std
     power = torch.cat([torch.as_tensor(v).flatten()[::8] for v in observation.noise_variance.values()]) / (0.1 * std**2)
     gains = 1 / power
     assert float(gains.mean()) == pytest.approx(1.0, rel=0.05)

@@ -15,7 +15,7 @@ from quietnn.channels.memories import PCM, ReRAM
 from quietnn.channels.moments import ErrorMoments
 from quietnn.channels.quantisation import MantissaTruncation, Quantisation
 from quietnn.channels.radio import BlockFading
-from quietnn.channels.repetition import Protected, Repetition
+from quietnn.channels.repetition import Repetition, protected
 from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, mean_of
 from quietnn.observation import Observation
@@ -158,11 +158,11 @@ def test_protection_reaches_the_named_tensors_only() -> None:
     weights = {
         name: torch.randn(1000, generator=torch.Generator().manual_seed(0)) for name in ("fc.weight", "body.weight")
     }
-    noise = Protected(0.0, copies=4).transmit(weights, seed=0).noise_variance
+    noise = protected(0.0, copies=4).transmit(weights, seed=0).noise_variance
     assert isinstance(noise, dict)
     assert mean_of(noise["body.weight"]) == pytest.approx(4 * mean_of(noise["fc.weight"]))
 
 
 def test_protection_that_reaches_nothing_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"no tensor fits 'zzz\*'; name one of fc.weight"):
-        Protected(0.0, names="zzz*").transmit({"fc.weight": torch.ones(3)}, seed=0)
+        protected(0.0, names="zzz*").transmit({"fc.weight": torch.ones(3)}, seed=0)

@@ -1,6 +1,7 @@
 """Small checkpoints of every kind."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+
+from quietnn.cli.main import main
 
 MakeFile = Callable[..., Path]
 
@@ -90,3 +93,43 @@ def raw_file(tmp_path: Path) -> Callable[[Any, bytes], Path]:
 def leftovers(tmp_path: Path) -> Callable[[], list[str]]:
     """Names of hidden files that an unfinished output left behind."""
     return lambda: [path.name for path in tmp_path.rglob(".*")]
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Path], str]:
+    """Denoises, transmits and inspects from the command line; the message once every exit was 2 and nothing changed."""
+
+    def run(source: Path) -> str:
+        suffix = "" if source.is_dir() else source.suffix
+        before = sorted(tmp_path.rglob("*"))
+        for verb in (
+            ["denoise", str(source), str(tmp_path / f"out{suffix}"), "--wnr-db", "3"],
+            ["transmit", str(source), str(tmp_path / f"out{suffix}"), "--wnr-db", "3", "--seed", "0"],
+            ["inspect", str(source)],
+        ):
+            monkeypatch.setattr(sys, "argv", ["quietnn", *verb])
+            with pytest.raises(SystemExit) as stop:
+                main()
+            assert stop.value.code == 2
+        assert sorted(tmp_path.rglob("*")) == before
+        return capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A clean file of two layers and a normalisation, in two dtypes."""
+    generator = torch.Generator().manual_seed(0)
+    state = {
+        "conv.weight": torch.randn(64, 40, 3, 3, generator=generator),
+        "conv.bias": torch.randn(64, generator=generator),
+        "bn.weight": torch.ones(64),
+        "bn.running_mean": torch.zeros(64),
+        "head.weight": torch.randn(10, 64, generator=generator).half(),
+    }
+    path = tmp_path / "clean.safetensors"
+    save_file(state, path)
+    return path

@@ -1,7 +1,11 @@
 """PyTorch files: equal to the library, ties and everything else kept, nothing run."""
 
+import pickle
+import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +18,8 @@ from quietnn.checkpoints.inspect import inspect_checkpoint
 from quietnn.checkpoints.opening import open_checkpoint
 from quietnn.checkpoints.transmit import transmit_checkpoint
 from quietnn.errors import InvalidWeights
+
+Run = Callable[..., str]
 
 
 def load(path: Path) -> dict[str, Tensor]:
@@ -197,3 +203,33 @@ def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
     repacked(tmp_path / "in.pt", zipfile.ZIP_DEFLATED)
     with pytest.raises(InvalidWeights, match=r"would grow to 160,0.* bytes when unpacked"):
         open_checkpoint(tmp_path / "in.pt")
+
+
+class Trap:
+    """Would make a file when unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("kind", ["zip", "plain"])
+def test_a_pickle_that_would_run_code_does_not(tmp_path: Path, refused: Run, kind: str) -> None:
+    source = tmp_path / "trap.pt"
+    content = {"w.weight": torch.ones(2, 2), "trap": Trap(tmp_path / "sprung")}
+    if kind == "zip":
+        torch.save(content, source)
+    else:
+        source.write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    told = refused(source)
+    assert "quietnn runs no code from files" in told or "not a whole PyTorch file" in told
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 no archive", struct.pack("<q", 3)])
+def test_broken_torch_files(tmp_path: Path, refused: Run, content: bytes) -> None:
+    (tmp_path / "bad.pt").write_bytes(content)
+    told = refused(tmp_path / "bad.pt")
+    assert "not a whole PyTorch file" in told or "quietnn runs no code" in told

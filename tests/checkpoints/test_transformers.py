@@ -10,10 +10,9 @@ import torch
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
-from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
 from quietnn.checkpoints.inspect import inspect_checkpoint
-from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint, transmit_checkpoint_through
 from quietnn.weights import noisy_names
 
 transformers = pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from quietnn.channels.transmit import transmit
-from quietnn.checkpoints.provenance import history, with_step
+from quietnn.checkpoints.history import history, with_step
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.digits import digits_task

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import quietnn
-from quietnn.checkpoints.provenance import history
+from quietnn.checkpoints.history import history
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.repairs.base import REPAIRS

@@ -150,7 +150,7 @@ def test_the_gradient_starts_from_the_whole_model_optimum(monkeypatch: pytest.Mo
     whole = whole_search(given).temperatures
     run_method("mmse_pb_gradient", given)
     layers = grouped(given.observation, "layerwise")
-    assert starts == [start_from(whole, tune._scale(given.observation, COARSE_TO_FINE), layers)]
+    assert starts == [start_from(whole, tune._scale(grouped(given.observation)), layers)]
     assert set(starts[0].values()) != {ML}, "the optimum is somewhere else here"
 
 

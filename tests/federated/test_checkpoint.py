@@ -4,13 +4,15 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from quietnn import records
 from quietnn.errors import InvalidConfig
-from quietnn.federated.checkpoint import load_server, save_server
+from quietnn.federated.checkpoint import Journal
 from quietnn.federated.rounds import ServerState
 
 SETTINGS = {"seed": 1, "method": "ml"}
@@ -25,8 +27,26 @@ def rounds(num: int) -> list[dict[str, object]]:
     return [{"round": number + 1, "loss": 0.5, "note": "naïve"} for number in range(num)]
 
 
+class Stored(NamedTuple):
+    server: ServerState | None
+    rounds: list[dict[str, object]]
+    fell_back: str | None
+
+
+def load_server(path: Path, settings: dict[str, object]) -> Stored:
+    journal = Journal(path, settings)
+    server = journal.load()
+    return Stored(server, journal.rounds, journal.fell_back)
+
+
+def save_server(path: Path, server: ServerState, rounds: list[dict[str, object]]) -> None:
+    journal = Journal(path, SETTINGS)
+    journal.rounds = rounds[:-1]
+    journal.finish(server, rounds[-1])
+
+
 def save(path: Path, num: int) -> None:
-    save_server(path, server(num), rounds(num), SETTINGS)
+    save_server(path, server(num), rounds(num))
 
 
 @pytest.fixture
@@ -50,6 +70,29 @@ def test_what_is_written_is_read(path: Path) -> None:
         "server.safetensors",
     ]
     assert load_file(path)["state/a.weight"][0, 0] == 3.0  # it is an ordinary safetensors file
+
+
+def test_lines_are_written_anew_from_the_checkpoint_and_say_once_what_was_damaged(path: Path) -> None:
+    lines = path.with_name("rounds.jsonl")
+    lines.write_text("nonsense")
+    path.write_bytes(b"")
+    journal = Journal(path, SETTINGS, lines=lines)
+    found = journal.load()
+    assert found is not None
+    assert records.read(lines) == rounds(2)
+    for number in (3, 4):
+        journal.finish(server(number), {"round": number})
+    journal.stop({"round": 5, "status": "diverged"})
+    assert ["fell_back" in record for record in records.read(lines)] == [False, False, True, False, False]
+    assert [record["round"] for record in load_server(path, SETTINGS).rounds] == [1, 2, 3, 4]
+
+
+def test_without_a_folder_a_journal_is_in_memory(tmp_path: Path) -> None:
+    journal = Journal(None, SETTINGS)
+    assert journal.load() is None
+    journal.finish(server(1), {"round": 1})
+    journal.stop({"round": 2})
+    assert journal.rounds == [{"round": 1}]
 
 
 def test_no_file_is_no_round(tmp_path: Path) -> None:
@@ -95,7 +138,7 @@ def test_damage_falls_back_to_the_older_state_and_says_so(kind: str, path: Path)
 def test_a_state_that_is_not_finite_is_a_damaged_one(path: Path) -> None:
     bad = server(4)
     bad.state["a.weight"][0, 0] = torch.nan
-    save_server(path, bad, rounds(4), SETTINGS)
+    save_server(path, bad, rounds(4))
     stored = load_server(path, SETTINGS)
     assert stored.server is not None
     assert stored.server.num_rounds_done == 3

@@ -355,26 +355,28 @@ SETTINGS = {"seed": 1, "task": "digits"}
 
 
 def server_states() -> list[bytes]:
-    from quietnn.federated.checkpoint import save_server
+    from quietnn.federated.checkpoint import Journal
     from quietnn.federated.rounds import ServerState
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "server.safetensors"
         state = {name: one for name, one in tensors().items() if one.is_floating_point()}
-        save_server(path, ServerState(2, state, {}), [{"round": 1, "loss": 0.5}, {"round": 2, "loss": 0.4}], SETTINGS)
+        journal = Journal(path, SETTINGS)
+        for number in (1, 2):
+            journal.finish(ServerState(number, state, {}), {"round": number, "loss": 0.5})
         return [path.read_bytes()]
 
 
 def use_server_state(path: Path) -> None:
-    from quietnn.federated.checkpoint import load_server
+    from quietnn.federated.checkpoint import Journal
 
-    load_server(path, SETTINGS)
+    Journal(path, SETTINGS).load()
 
 
 def has_checked_states() -> bool:
     from quietnn.federated import checkpoint
 
-    return hasattr(checkpoint, "Stored")
+    return hasattr(checkpoint, "Journal")
 
 
 def replies() -> list[bytes]:

@@ -8,10 +8,10 @@ from quietnn.reports.gaussian_figures import density_figure, quantile_figure, we
 
 
 def test_the_density_of_the_weights_sums_to_one_and_noise_adds_two_curves() -> None:
-    (axes,) = weights_figure([1, 2, 1], low=-1.5, high=1.5, mean=0.0, variance=1.0).axes
+    (axes,) = weights_figure([1, 2, 1], (-1.5, 1.5), 0.0, 1.0).axes
     assert axes.patches[0].get_data().values.sum() == pytest.approx(1.0)
     assert [line.get_label() for line in axes.lines] == ["Gaussian of the same variance"]
-    (axes,) = weights_figure([1, 2, 1], low=-1.5, high=1.5, mean=0.0, variance=1.0, noise_variance=0.25).axes
+    (axes,) = weights_figure([1, 2, 1], (-1.5, 1.5), 0.0, 1.0, noise_variance=0.25).axes
     clean = axes.lines[-1]
     assert clean.get_label() == "clean weights, estimated"
     middle = np.interp(0.0, clean.get_xdata(), clean.get_ydata())

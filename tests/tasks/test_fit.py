@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.tasks.fit import Progress, Run, decay_groups
+from quietnn.tasks.fit import Progress, Run, TrainingState, decay_groups, forget_states, load_state, save_state
 from quietnn.tasks.training import ImageRecipe, train_classifier
 
 RECIPE = ImageRecipe(num_epochs=4, batch_size=16, peak_lr=0.1, crop_padding=1, small_images=((4, 0.5),))
@@ -139,3 +139,40 @@ def test_progress_reaches_the_last_step(tmp_path: Path) -> None:
     assert len(seen) == 4 * 4
     assert (seen[-1].epoch, seen[-1].step) == (3, 3)
     assert max(progress.learning_rate for progress in seen) == pytest.approx(0.1)
+
+
+SETTINGS = {"seed": 0, "sizes": (16, 24)}
+
+
+def state(num_epochs_done: int) -> TrainingState:
+    weights = {"w": torch.full((2,), float(num_epochs_done))}
+    return TrainingState(num_epochs_done, weights, {"state": {0: weights}, "param_groups": []})
+
+
+def test_the_newest_whole_state_counts(tmp_path: Path) -> None:
+    assert load_state(tmp_path / "never", recipe=SETTINGS) is None
+    save_state(tmp_path, state(1), recipe=SETTINGS)
+    save_state(tmp_path, state(2), recipe=SETTINGS)
+    (tmp_path / ".epoch-00002.77.part").mkdir()  # what a kill in the middle of writing leaves
+    found = load_state(tmp_path, recipe=SETTINGS)
+    assert found is not None
+    assert found.num_epochs_done == 2
+    assert found.model["w"].tolist() == [2.0, 2.0]
+    assert found.optimizer["state"][0]["w"].tolist() == [2.0, 2.0]
+
+
+def test_a_kill_between_writing_the_new_and_removing_the_old_loses_nothing(tmp_path: Path) -> None:
+    save_state(tmp_path, state(9), recipe=SETTINGS)
+    (tmp_path / "epoch-00009").rename(tmp_path / "aside")
+    save_state(tmp_path, state(10), recipe=SETTINGS)
+    (tmp_path / "aside").rename(tmp_path / "epoch-00009")
+    found = load_state(tmp_path, recipe=SETTINGS)
+    assert found is not None
+    assert found.num_epochs_done == 10
+
+
+def test_forgetting(tmp_path: Path) -> None:
+    save_state(tmp_path, state(1), recipe=SETTINGS)
+    (tmp_path / ".epoch-00002.77.part").mkdir()
+    forget_states(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -47,7 +47,7 @@ def test_every_weight_of_an_added_block_has_a_gradient() -> None:
 
 def test_copies_differ_by_the_fresh_share() -> None:
     shallow, deep = network(2, 2, 2, 2), network(2, 2, 4, 2)
-    grow_resnet(shallow, deep, seed=0, fresh_share=0.5)
+    grow_resnet(shallow, deep, seed=0)
     old = shallow.layer3[1].conv1.weight.flatten()
     first, second = deep.layer3[1].conv1.weight.flatten(), deep.layer3[2].conv1.weight.flatten()
     alike = torch.corrcoef(torch.stack([old, first, second]).detach())

@@ -36,10 +36,10 @@ def test_weights_go_where_they_are_looked_for(tmp_path: Path) -> None:
 def test_a_grown_network_begins_with_the_normalisation_of_the_shallow_one(tmp_path: Path) -> None:
     metadata = {"input_normalisation": "0.5,0.5,0.5/0.25,0.25,0.25"}
     write_weights(weights_path("resnet18", tmp_path), IMAGE_MODELS["resnet18"]().state_dict(), metadata=metadata)
-    start = grown("resnet34", "resnet18", tmp_path, seed=0)
-    assert start.normalisation.mean == (0.5, 0.5, 0.5)
-    assert start.metadata["grown_from"] == "resnet18"
-    assert "layer3.4" in start.metadata["added_blocks"].split(",")
+    _, normalisation, origin = grown("resnet34", "resnet18", tmp_path, seed=0)
+    assert normalisation.mean == (0.5, 0.5, 0.5)
+    assert origin["grown_from"] == "resnet18"
+    assert "layer3.4" in origin["added_blocks"].split(",")
 
 
 def test_only_the_papers_resnets_grow(tmp_path: Path) -> None:

@@ -130,12 +130,12 @@ def test_gain_and_errors_agree_with_the_surface(network: QuadraticNetwork) -> No
 def test_optimal_temperatures_give_the_optimal_coefficients(network: QuadraticNetwork) -> None:
     theta, rho = affine_coefficients(
         network.optimal_lambda_prime,
-        network.optimal_beta,
+        0.0,
         weight_variance=network.weight_variance,
         noise_variance=network.noise_variance,
     )
     assert theta == pytest.approx(network.optimal_theta, rel=1e-9)
-    assert rho == network.optimal_rho == 0
+    assert rho == 0
     assert network.optimal_lambda_ == pytest.approx(network.optimal_lambda_prime / (2 * network.weight_variance))
 
 

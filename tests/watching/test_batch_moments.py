@@ -34,8 +34,8 @@ def test_mean_and_variance_of_entries_merge_exactly(sizes: list[int]) -> None:
 def test_moments_of_images_join_into_those_of_channels(sizes: list[int]) -> None:
     values, about = inputs(3, 5), torch.full((3,), 31.0)
     parts = [ImageMoments.of(part, about=about) for part in values.split(sizes)]
-    merged = ChannelMoments.of_images(ImageMoments.joined(parts), about=about, epsilon=0.1)
-    whole = ChannelMoments.of(values, about=about, epsilon=0.1)
+    merged = ChannelMoments.of(ImageMoments.joined(parts), about=about, epsilon=0.1)
+    whole = ChannelMoments.of(ImageMoments.of(values, about=about), about=about, epsilon=0.1)
     for name in ("mean", "variance", "mean_error", "variance_error"):
         torch.testing.assert_close(getattr(merged, name), getattr(whole, name), rtol=1e-6, atol=0)
     assert merged.common_error == pytest.approx(whole.common_error, rel=1e-5)
@@ -60,8 +60,10 @@ def test_moments_of_a_layer_merge(layer: nn.Module, shape: tuple[int, ...], size
     for name in ("output_mean", "sum_mean", "covariance", "power"):
         torch.testing.assert_close(getattr(merged, name), getattr(whole, name), rtol=1e-3, atol=1e-4)
     entries = reduce(EntryMoments.merged, map(EntryMoments.of, values.split(sizes)))
-    patches = PatchMoments.of_entries(layer, entries)
-    torch.testing.assert_close(patches.variances, PatchMoments.of(layer, values).variances, rtol=1e-5, atol=0)
+    patches = PatchMoments.of(layer, entries)
+    torch.testing.assert_close(
+        patches.variances, PatchMoments.of(layer, EntryMoments.of(values)).variances, rtol=1e-5, atol=0
+    )
 
 
 def test_covariance_and_power_are_those_of_the_sum_of_inputs() -> None:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quietnn.watching.batch_moments import EntryMoments, ImageMoments
 from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
 
 LAYERS = {
@@ -58,7 +59,7 @@ def patches_of(layer: nn.Module, inputs: Tensor, channel: int) -> Tensor:
 
 def test_patch_moments_are_those_of_the_patches_written_out(layer: nn.Module) -> None:
     inputs = inputs_for(layer, 6)
-    moments = PatchMoments.of(layer, inputs)
+    moments = PatchMoments.of(layer, EntryMoments.of(inputs))
     for channel in (0, layer.weight.shape[0] - 1):
         patches = patches_of(layer, inputs, channel)
         mean = patches.mean(0)
@@ -70,14 +71,14 @@ def test_patch_moments_are_those_of_the_patches_written_out(layer: nn.Module) ->
 def test_a_channels_last_batch_has_the_same_moments() -> None:
     layer = LAYERS["padded"]().double()
     inputs = inputs_for(layer)
-    other = PatchMoments.of(layer, inputs.contiguous(memory_format=torch.channels_last))
-    torch.testing.assert_close(PatchMoments.of(layer, inputs).variances, other.variances)
+    other = PatchMoments.of(layer, EntryMoments.of(inputs.contiguous(memory_format=torch.channels_last)))
+    torch.testing.assert_close(PatchMoments.of(layer, EntryMoments.of(inputs)).variances, other.variances)
 
 
 def test_noise_moves_means_and_variances_as_much_as_predicted(layer: nn.Module) -> None:
     """400 draws, pooled over channels: the mean's shift and the variance's growth, to five standard errors."""
     inputs, noise_variance, num_draws = inputs_for(layer), 0.01, 400
-    moments = PatchMoments.of(layer, inputs)
+    moments = PatchMoments.of(layer, EntryMoments.of(inputs))
     generator = torch.Generator().manual_seed(7)
     shifts, growths = [], []
     clean = apply(layer, inputs, layer.weight, layer.bias).movedim(1, 0).flatten(1)
@@ -101,7 +102,7 @@ def test_single_channels_stray_from_the_predicted_growth_as_much_as_predicted(la
     inputs, noise_variance = inputs_for(layer), 0.002
     count = int(layer.weight[0].numel())
     exact, approximate = 0.0, 0.0
-    moments = PatchMoments.of(layer, inputs)
+    moments = PatchMoments.of(layer, EntryMoments.of(inputs))
     outputs = apply(layer, inputs, layer.weight, layer.bias)
     narrow = concentration(layer, inputs, outputs, moments.variances)
     for channel in range(layer.weight.shape[0]):
@@ -125,14 +126,18 @@ def test_concentration_is_one_for_one_direction_and_small_for_many() -> None:
     along = torch.randn(400, 1) * direction
     white = torch.randn(400, 50)
     for inputs, low, high in ((along, 0.7, 1.0), (white, 0.0, 0.06)):
-        variances = PatchMoments.of(layer, inputs).variances
+        variances = PatchMoments.of(layer, EntryMoments.of(inputs)).variances
         assert low < concentration(layer, inputs, layer(inputs), variances) <= high
+
+
+def channel_moments(activations: Tensor, about: Tensor) -> ChannelMoments:
+    return ChannelMoments.of(ImageMoments.of(activations, about=about), about=about)
 
 
 def test_channel_moments_are_those_of_all_positions() -> None:
     torch.manual_seed(1)
     activations = torch.randn(30, 3, 4, 5, dtype=torch.float64) * 2 + 7
-    moments = ChannelMoments.of(activations, about=torch.tensor([7.0, 6.0, 0.0]))
+    moments = channel_moments(activations, torch.tensor([7.0, 6.0, 0.0]))
     flat = activations.movedim(1, 0).flatten(1)
     torch.testing.assert_close(moments.mean, flat.mean(1))
     torch.testing.assert_close(moments.variance - moments.mean_error, flat.var(1, correction=0))
@@ -145,9 +150,8 @@ def test_the_sampling_errors_are_those_of_fresh_images() -> None:
     means, variances, stated = [], [], []
     for _ in range(300):
         level = torch.randn(25, 8, 1, generator=generator, dtype=torch.float64)
-        moments = ChannelMoments.of(
-            level + torch.randn(25, 8, 16, generator=generator, dtype=torch.float64), about=torch.zeros(8)
-        )
+        activations = level + torch.randn(25, 8, 16, generator=generator, dtype=torch.float64)
+        moments = channel_moments(activations, torch.zeros(8))
         means.append(moments.mean)
         variances.append(moments.variance)
         stated.append(torch.stack([moments.mean_error, moments.variance_error]))
@@ -159,5 +163,5 @@ def test_the_sampling_errors_are_those_of_fresh_images() -> None:
 
 def test_large_means_cost_no_digits_of_the_variance() -> None:
     activations = 1e4 + torch.randn(50, 1, 100, generator=torch.Generator().manual_seed(0))
-    moments = ChannelMoments.of(activations, about=torch.tensor([1e4]))
+    moments = channel_moments(activations, torch.tensor([1e4]))
     assert moments.variance.item() == pytest.approx(activations.double().var().item(), rel=1e-3)

@@ -46,7 +46,6 @@ class AihwkitMemory(Memory):
         return PCM(self.seconds) if self.kind == "pcm" else ReRAM(self.seconds)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
-        """The conductances just after writing, relative to the largest."""
         model = self._model()
         with global_randomness():
             torch.manual_seed(key_of(draws.seed, f"{draws.name}:write") % 2**63)
@@ -54,7 +53,6 @@ class AihwkitMemory(Memory):
         return written
 
     def read(self, target: Tensor, written: Tensor, draws: Draws) -> Tensor:
-        """The conductances when they are read."""
         if self.kind == "reram" and self.seconds == 1.0:
             return written
         model = self._model()

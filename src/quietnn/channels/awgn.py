@@ -104,12 +104,7 @@ def add_noise(tensor: Tensor, std: float, *, seed: int, name: str) -> Tensor:
 def add_noise_in_place(stretch: Tensor, std: float, *, seed: int, name: str, start: int = 0) -> None:
     """Add noise to a flat stretch of a tensor; 16-bit values are summed in float32 and rounded once.
 
-    Args:
-        stretch: part of the tensor, one-dimensional.
-        std: the noise's standard deviation.
-        seed: which noise.
-        name: the tensor's name.
-        start: place of the stretch in the tensor, a multiple of the noise's block.
+    The stretch starts at a multiple of the noise's block in the tensor.
     """
     if std == 0:
         return

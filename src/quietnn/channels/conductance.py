@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quietnn.channels.moments import Conditional, ErrorMoments
+from quietnn.channels.moments import Conditional, ErrorMoments, observed
 from quietnn.channels.randomness import check_seed, standard_normal
-from quietnn.noise import NoiseVariance, TensorNoise
+from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
@@ -61,18 +61,14 @@ class Memory(ABC):
         """What is read of the weights, with gain and noise as the model predicts them for each tensor."""
         check_weights(weights)
         check_seed(seed)
-        received: dict[str, Tensor] = {}
-        noise: dict[str, TensorNoise] = {}
-        gain: dict[str, float] = {}
-        offset: dict[str, float] = {}
+        received, told = {}, {}
         for name, tensor in weights.items():
             read, written = self.store(tensor, seed=seed, name=name)
             factor = _drift_factor(read, written) if self.compensate else 1.0
             moments = self.predict(tensor)
             received[name] = (read * factor).to(tensor.dtype)
-            noise[name], gain[name] = moments.noise_variance, moments.gain * factor
-            offset[name] = moments.offset * factor
-        return Observation(received, noise, gain, offset, rounded=False)
+            told[name] = moments.noise_variance, moments.gain * factor, moments.offset * factor
+        return observed(received, told, rounded=False)
 
     def store(self, tensor: Tensor, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
         """What is read of a tensor in pairs of devices, and what could be read just after writing."""

@@ -9,8 +9,7 @@ error, or one for the model, which has the least squared error and leaves layers
 
 For Gaussian weights no code can do better than squared error `sigma_w^2 2^-2C = sigma_w^2 / (1 + eta)`, which is just
 that of sending the weights as they are and MMSE (Goblick, "Theoretical limitations on the transmission of data from
-analog sources", 1965). What separates the two in practice: a digital code can give small layers fewer bits, scalar
-quantisation loses up to a quarter bit a weight, and a code fails altogether below the ratio it was made for.
+analog sources", 1965). Scalar quantisation loses up to a quarter bit a weight.
 """
 
 import math
@@ -97,11 +96,7 @@ class CodedDigital:
 
 @dataclass(frozen=True)
 class SettledCode:
-    """A code whose steps were chosen for all tensors together.
-
-    Attributes:
-        steps: by tensor name.
-    """
+    """A code whose steps, by tensor name, were chosen for all tensors together."""
 
     steps: Mapping[str, float]
 
@@ -112,8 +107,8 @@ class SettledCode:
         check_weights(weights)
         check_seed(seed)
         received = {name: _decoded(tensor, self.steps[name]) for name, tensor in weights.items()}
-        moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
-        return observed(received, moments, rounded=True)
+        told = {name: ErrorMoments.of(tensor, received[name]).told for name, tensor in weights.items()}
+        return observed(received, told, rounded=True)
 
 
 def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, Sequence[float]]) -> list[float]:
@@ -159,12 +154,7 @@ def smallest_within(costs: Costs, limit: float, low: float, high: float) -> floa
 
     The middles that plain bisection would look at next are foreseen from the costs known so far. Whichever turn out
     to be those that it does look at count, so the result is that of plain bisection however wrong the foresight was.
-
-    Args:
-        costs: larger for smaller steps, by and large.
-        limit: of the cost.
-        low: a step that costs more.
-        high: a step that costs nothing.
+    Costs fall with the step, by and large, from above the limit at `low` to nothing at `high`.
 
     >>> round(smallest_within(lambda steps: [-math.log2(step) for step in steps], 3.0, 2.0**-10, 1.0), 5)
     0.125

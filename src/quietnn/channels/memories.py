@@ -17,8 +17,7 @@ based on resistive random-access memory" (Nature, 2022), measured one second, on
 
     read      max(x + sigma_t(x) n, 0)                  sigma_t a polynomial of degree four in x
 
-Not modelled: that one read follows another on the same devices, times between those measured, the fast read noise of
-resistive memory (about one per cent), temperature, converters, and voltage drops in the array.
+Fast read noise of resistive memory, about one per cent, is left out; docs/channels.md tells what else is not modelled.
 """
 
 import math
@@ -85,11 +84,9 @@ class PCM(Memory):
             check_number(name, getattr(self, name), 0, _LARGEST_FACTOR)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
-        """The conductances just after writing, relative to the largest."""
         return (target + self._writing_std(target) * draws.normal("write", target)).clamp_(min=0.0)
 
     def read(self, target: Tensor, written: Tensor, draws: Draws) -> Tensor:
-        """The conductances when they are read: drifted, with noise."""
         mean, std = _drift_law(target)
         exponent = (mean + std * draws.normal("drift", target)).abs() * self.drift
         drifted = written * torch.exp(-self._log_age * exponent)

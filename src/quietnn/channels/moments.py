@@ -122,18 +122,23 @@ class ErrorMoments:
         return max(self.received_variance / self.gain**2 - self.weight_variance, 0.0)
 
     @property
+    def told(self) -> tuple[float, float, float]:
+        """What a receiver is told: noise variance, gain and offset."""
+        return self.noise_variance, self.gain, self.offset
+
+    @property
     def best_multiplier(self) -> float:
         """`Cov(w, r) / Var(r)`, the `theta` of the best linear estimate from `r` as it came."""
         return self.covariance / self.received_variance if self.received_variance else 0.0
 
 
 def observed(
-    received: dict[str, Tensor], moments: Mapping[str, ErrorMoments], *, rounded: bool
+    received: dict[str, Tensor], told: Mapping[str, tuple[TensorNoise, float, float]], *, rounded: bool
 ) -> Observation[dict[str, Tensor], NoiseVariance]:
-    """What arrived, with gain, offset and noise variance of every tensor as the moments tell them."""
-    noise: dict[str, TensorNoise] = {name: own.noise_variance for name, own in moments.items()}
-    gain = {name: own.gain for name, own in moments.items()}
-    offset = {name: own.offset for name, own in moments.items()}
+    """What arrived, with noise variance, gain and offset as they are told of every tensor."""
+    noise: dict[str, TensorNoise] = {name: own[0] for name, own in told.items()}
+    gain = {name: own[1] for name, own in told.items()}
+    offset = {name: own[2] for name, own in told.items()}
     return Observation(received, noise, gain, offset, rounded=rounded)
 
 

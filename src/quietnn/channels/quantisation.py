@@ -72,18 +72,17 @@ class Quantisation:
         """The quantised weights, with gain, offset and noise variance as the sender, who knows both, can tell them."""
         check_weights(weights)
         check_seed(seed)
-        received: dict[str, Tensor] = {}
-        noise: dict[str, TensorNoise] = {}
-        gain: dict[str, float] = {}
-        offset: dict[str, float] = {}
+        received, told = {}, {}
         for name, tensor in weights.items():
             step = self.steps(tensor)
             received[name] = self.quantise(tensor, step, seed=seed, name=name)
-            moments = self._moments(tensor, received[name], step)
-            gain[name], noise[name] = moments.gain, self._noise(moments, tensor, received[name], step)
-            # Dither has none within the range, which is exact where nothing is clipped.
-            offset[name] = 0.0 if self.dither and self.clip == "max" else moments.offset
-        return Observation(received, noise, gain, offset, rounded=not self.dither)
+            # What one dither does is random, so it is predicted; those of many channels even out.
+            predicted = self.dither and step.ndim == 0
+            moments = self.predict(tensor) if predicted else ErrorMoments.of(tensor, received[name])
+            # Dither has no offset within the range, which is exact where nothing is clipped.
+            offset = 0.0 if self.dither and self.clip == "max" else moments.offset
+            told[name] = self._noise(moments, tensor, received[name], step), moments.gain, offset
+        return observed(received, told, rounded=not self.dither)
 
     def steps(self, tensor: Tensor) -> Tensor:
         """The step of a tensor, or of each of its channels, in a shape that broadcasts to it."""
@@ -152,10 +151,6 @@ class Quantisation:
             best, least = torch.where(error < least, step, best), torch.minimum(error, least)
         return best
 
-    def _moments(self, tensor: Tensor, received: Tensor, step: Tensor) -> ErrorMoments:
-        """The tensor's moments: predicted where one dither is random, else as they are."""
-        return self.predict(tensor) if self.dither and step.ndim == 0 else ErrorMoments.of(tensor, received)
-
     def _noise(self, moments: ErrorMoments, tensor: Tensor, received: Tensor, step: Tensor) -> TensorNoise:
         """The variance of what gain and offset do not explain, by channel where steps are."""
         if step.ndim == 0:
@@ -194,8 +189,8 @@ class MantissaTruncation:
         check_weights(weights)
         check_seed(seed)
         received = {name: self.shorten(tensor).to(tensor.dtype) for name, tensor in weights.items()}
-        moments = {name: ErrorMoments.of(tensor, received[name]) for name, tensor in weights.items()}
-        return observed(received, moments, rounded=True)
+        told = {name: ErrorMoments.of(tensor, received[name]).told for name, tensor in weights.items()}
+        return observed(received, told, rounded=True)
 
     def shorten(self, values: Tensor) -> Tensor:
         """The values with the rest of their mantissa gone, in float32."""

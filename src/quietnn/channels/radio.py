@@ -36,42 +36,6 @@ from quietnn.weights import Weights, check_weights, checked
 _LARGEST_BLOCK = 2**31
 
 
-@dataclass(frozen=True)
-class Normaliser:
-    """Mean and standard deviation of all weights that are sent together; the receiver is told both."""
-
-    mean: float
-    std: float
-
-    @classmethod
-    def of(cls, weights: Weights) -> "Normaliser":
-        """The normaliser of a model, whose tensors are looked at once, one after the other."""
-        statistics = WeightStatistics.from_clean(tensor for _, tensor in checked(weights))
-        if statistics.variance == 0:
-            raise InvalidWeights("the weights are all the same; there is no signal whose power a link could be set by")
-        return cls(statistics.mean, math.sqrt(statistics.variance))
-
-    def power(self, tensor: Tensor) -> float:
-        """The mean power of a tensor's symbols; 1 on average over the model."""
-        return float((tensor.detach().double() - self.mean).square().mean()) / self.std**2
-
-    def symbols(self, tensor: Tensor) -> Tensor:
-        """A tensor as complex symbols, its last one padded with zero."""
-        flat = (tensor.detach().flatten().to(torch.float32) - self.mean) / self.std
-        padded = torch.cat([flat, flat.new_zeros(flat.numel() % 2)]).view(-1, 2)
-        return torch.complex(padded[:, 0], padded[:, 1]) / math.sqrt(2)
-
-    def weights(self, symbols: Tensor, like: Tensor) -> Tensor:
-        """The weights that symbols stand for, in the shape of a tensor."""
-        flat = torch.view_as_real(symbols * math.sqrt(2)).flatten()[: like.numel()]
-        return (flat * self.std + self.mean).view(like.shape).to(like.dtype)
-
-    def noise(self, symbol_noise: Tensor, like: Tensor) -> Tensor:
-        """The noise variance of every weight, from that of every symbol."""
-        flat = symbol_noise.double().repeat_interleave(2)[: like.numel()]
-        return (flat * self.std**2).view(like.shape)
-
-
 class Link(ABC):
     """A channel that carries symbols, those of each tensor by themselves."""
 
@@ -89,7 +53,10 @@ class Link(ABC):
 
     def settled(self, weights: Weights) -> "SettledLink":
         """The link with its power set by all weights, which sends every tensor by itself."""
-        return SettledLink(self, Normaliser.of(weights))
+        statistics = WeightStatistics.from_clean(tensor for _, tensor in checked(weights))
+        if statistics.variance == 0:
+            raise InvalidWeights("the weights are all the same; there is no signal whose power a link could be set by")
+        return SettledLink(self, statistics.mean, math.sqrt(statistics.variance))
 
     def rate(self, weights: Weights) -> float:
         """Real channel uses a weight, of which a complex one is two; 1 where there is nothing to send."""
@@ -100,15 +67,11 @@ class Link(ABC):
 
 @dataclass(frozen=True)
 class SettledLink:
-    """A link whose sender and receiver agree on mean and standard deviation of all weights.
-
-    Attributes:
-        link: what the symbols go through.
-        normaliser: of all weights that are sent together.
-    """
+    """A link whose sender and receiver agree on mean and standard deviation of all weights that are sent together."""
 
     link: Link
-    normaliser: Normaliser
+    mean: float
+    std: float
 
     by_tensor: ClassVar[bool] = True
 
@@ -119,11 +82,20 @@ class SettledLink:
         received: dict[str, Tensor] = {}
         noise: dict[str, TensorNoise] = {}
         for name, tensor in weights.items():
-            symbols, power = self.normaliser.symbols(tensor), self.normaliser.power(tensor)
-            arrived, variance = self.link.carry(symbols, power, seed=seed, name=name)
-            received[name] = self.normaliser.weights(arrived, tensor)
-            noise[name] = self.normaliser.noise(variance, tensor)
+            # The mean power of a tensor's symbols is 1 on average over the model.
+            power = float((tensor.detach().double() - self.mean).square().mean()) / self.std**2
+            arrived, variance = self.link.carry(self._symbols(tensor), power, seed=seed, name=name)
+            flat = torch.view_as_real(arrived * math.sqrt(2)).flatten()[: tensor.numel()]
+            received[name] = (flat * self.std + self.mean).view(tensor.shape).to(tensor.dtype)
+            by_weight = variance.double().repeat_interleave(2)[: tensor.numel()]
+            noise[name] = (by_weight * self.std**2).view(tensor.shape)
         return Observation(received, noise, rounded=False)
+
+    def _symbols(self, tensor: Tensor) -> Tensor:
+        """A tensor as complex symbols, its last one padded with zero."""
+        flat = (tensor.detach().flatten().to(torch.float32) - self.mean) / self.std
+        padded = torch.cat([flat, flat.new_zeros(flat.numel() % 2)]).view(-1, 2)
+        return torch.complex(padded[:, 0], padded[:, 1]) / math.sqrt(2)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Unequal protection: tensors that matter are sent several times, and the channel uses are counted.
 
 `n` copies of a weight with independent noise, weighed by their precisions, are one copy with noise of variance
-`1 / sum(1 / v_k)`; under equal noise that is `v / n`. What counts is what it costs: a model sent with `n_t` copies of
-tensor `t` takes `sum(n_t N_t)` channel uses. The fair rival sends all weights alike in as many uses, which divides the
-noise of all by `rate = sum(n_t N_t) / N`.
+`1 / sum(1 / v_k)`; under equal noise that is `v / n`. A model sent with `n_t` copies of tensor `t` takes
+`sum(n_t N_t)` channel uses. The fair rival sends all weights alike in as many, which divides the noise of all by
+`rate = sum(n_t N_t) / N`.
 
 A channel with a gain is brought to unit gain first. The part of an error that follows from the weights, `E[r | w]` less
 its line, is the same in every copy and does not average out: with `v_s` its variance, `n` copies leave
@@ -72,11 +72,7 @@ class Repetition:
         return self.settled(weights).transmit(weights, seed=seed)
 
     def settled(self, weights: Weights) -> "SettledRepetition":
-        """The same over a channel that is settled, once copies are known to reach a tensor and to bring news.
-
-        Raises:
-            InvalidConfig: if no tensor fits a pattern, or the channel makes the same error in every copy.
-        """
+        """The same over a channel that is settled, once copies are known to reach a tensor and to bring news."""
         if weights and not any(fnmatch(name, pattern) for name in weights for pattern in self.copies):
             raise InvalidConfig(
                 f"no tensor fits {' or '.join(map(repr, self.copies))}; name one of {', '.join(list(weights)[:3])}, ..."
@@ -96,25 +92,17 @@ class Repetition:
 
     def rate(self, weights: Weights) -> float:
         """Channel uses a weight, over those of sending everything once."""
-        total = sum(tensor.numel() for tensor in weights.values())
-        uses = sum(
-            self.number(name) * tensor.numel() * self._rate_of_one(name, tensor) for name, tensor in weights.items()
-        )
+        total, uses = 0, 0.0
+        for name, tensor in weights.items():  # one by one: every tensor has blocks, slots and pilots of its own
+            rate_of_one = self.channel.rate({name: tensor}) if isinstance(self.channel, Rated) else 1.0
+            total += tensor.numel()
+            uses += self.number(name) * tensor.numel() * rate_of_one
         return uses / total if total else 1.0
-
-    def _rate_of_one(self, name: str, tensor: Tensor) -> float:
-        """Channel uses a weight of one copy; every tensor has blocks, slots and pilots of its own."""
-        return self.channel.rate({name: tensor}) if isinstance(self.channel, Rated) else 1.0
 
 
 @dataclass(frozen=True)
 class SettledRepetition:
-    """A repetition over a channel that knows what it must of all tensors.
-
-    Attributes:
-        repetition: how often what is sent.
-        channel: what each copy goes through, settled.
-    """
+    """A repetition over a channel that knows what it must of all tensors."""
 
     repetition: Repetition
     channel: Channel
@@ -146,7 +134,8 @@ class SettledRepetition:
     def check_news(self, weights: Weights) -> None:
         """Refuse a channel whose second copy is the first one, noise and all; mostly the first tensor tells."""
         noisy = False
-        for part in self._parts(weights):
+        each: Iterable[Weights] = ({name: tensor} for name, tensor in weights.items())  # read one by one
+        for part in each if self.by_tensor else [dict(weights)]:
             (first, told), (second, _) = (self._copy(part, seed=seed) for seed in (0, _NEXT))
             if not all(torch.equal(first[name], second[name]) for name in part):
                 return
@@ -157,10 +146,6 @@ class SettledRepetition:
                 "repeat a channel with noise of its own: white noise, a radio link, a memory, a dithered quantiser"
             )
 
-    def _parts(self, weights: Weights) -> Iterable[Weights]:
-        """What can be sent by itself: each tensor, or only all of them."""
-        return ({name: tensor} for name, tensor in weights.items()) if self.by_tensor else [dict(weights)]
-
     def _copy(self, weights: Weights, *, seed: int) -> tuple[dict[str, Tensor], Mapping[str, TensorNoise]]:
         """One copy of everything at unit gain, and its noise by tensor."""
         observation = replace(self.channel.transmit(weights, seed=seed), noisy=tuple(weights)).at_unit_gain()
@@ -168,40 +153,13 @@ class SettledRepetition:
         return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
 
 
-@dataclass(frozen=True)
-class Protected:
-    """White noise with chosen tensors sent several times, see `Repetition`.
+def protected(wnr_db: float, names: str = "conv1.*|fc.*|linear.*|head.*|classifier.*", copies: int = 4) -> Repetition:
+    """White noise of a WNR, with the tensors that fit the patterns `names`, which have `|` between them, sent often.
 
-    Attributes:
-        wnr_db: of what is sent once.
-        names: patterns of the protected tensors' names, with `|` between them.
-        copies: how often those are sent.
+    >>> protected(wnr_db=10.0, names="fc.*", copies=2)
+    Repetition(channel=AWGN(wnr_db=10.0, noise_variance=None, power=<Power.VARIANCE: 'variance'>), copies={'fc.*': 2})
     """
-
-    wnr_db: float
-    names: str = "conv1.*|fc.*|linear.*|head.*|classifier.*"
-    copies: int = 4
-
-    def __post_init__(self) -> None:
-        """Refuse a ratio that is none, and less than one copy."""
-        _ = self.channel
-
-    @property
-    def channel(self) -> Repetition:
-        """The link itself."""
-        return Repetition(AWGN(wnr_db=self.wnr_db), dict.fromkeys(self.names.split("|"), self.copies))
-
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The weights, some of them with less noise."""
-        return self.channel.transmit(weights, seed=seed)
-
-    def settled(self, weights: Weights) -> Channel:
-        """The link with its noise set by all weights, which sends every tensor by itself."""
-        return self.channel.settled(weights)
-
-    def rate(self, weights: Weights) -> float:
-        """Channel uses a weight, over those of sending everything once."""
-        return self.channel.rate(weights)
+    return Repetition(AWGN(wnr_db=wnr_db), dict.fromkeys(names.split("|"), copies))
 
 
 def _less(noise: TensorNoise, part: TensorNoise) -> TensorNoise:

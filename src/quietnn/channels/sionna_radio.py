@@ -9,7 +9,7 @@ Wiener filter of the channel's frequency covariance `R`, and divides:
     y / h' = x + (g x + n) / h'                      noise variance of a symbol  (N_0 + p q) / |h'|^2
 
 Profiles: `"awgn"` (no fading, nothing to estimate), `"rayleigh"` (one coefficient a slot), and the tapped delay lines
-`"tdl-a"` to `"tdl-e"` of 3GPP TR 38.901. Not modelled: Doppler within a slot, synchronisation, several antennas.
+`"tdl-a"` to `"tdl-e"` of 3GPP TR 38.901. docs/channels.md tells what is not modelled.
 """
 
 import math
@@ -70,11 +70,6 @@ class SionnaRadio(Link):
         """Complex channel uses of a tensor, pilots and the unused end of its last slot included."""
         num_slots = math.ceil(num_symbols / (_SUBCARRIERS * (_NUM_SYMBOLS - len(_PILOTS))))
         return num_slots * _SUBCARRIERS * _NUM_SYMBOLS
-
-
-@lru_cache(maxsize=8)
-def _link(profile: str, delay_spread: float) -> "_Link":
-    return _Link(profile, delay_spread)
 
 
 class _Link:
@@ -149,3 +144,6 @@ class _Link:
         smoother = torch.linalg.solve(covariance + error * identity, covariance.mH).mH
         doubt = (covariance - smoother @ covariance).diagonal().real.clamp(min=0.0)
         return (least_squares.to(covariance.dtype) @ smoother.mT).to(heard.dtype), doubt
+
+
+_link = lru_cache(maxsize=8)(_Link)

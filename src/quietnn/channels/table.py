@@ -3,7 +3,7 @@
 Nothing here needs torch, so figures read their legends here too.
 """
 
-import dataclasses
+import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class NamedChannel:
     """A channel that can be asked for by name.
 
     Attributes:
-        make: builds it from its settings: a dataclass, or where one is to be found (`"package.module:Class"`).
+        make: builds it from its settings: a dataclass or function, or where to find it (`"package.module:Class"`).
         level: the setting that a sweep varies. Levels in `wnr_db` are those of a link, `num_bits` and `seconds` are
             marked on the axis; so is any other, by its own name.
         label: what figures and tables call it.
@@ -38,7 +38,7 @@ class NamedChannel:
 
     @property
     def kind(self) -> Callable[..., Any]:
-        """The dataclass itself, imported when it is first asked for."""
+        """What builds it, imported when it is first asked for."""
         if not isinstance(self.make, str):
             return self.make
         module, _, name = self.make.partition(":")
@@ -54,7 +54,7 @@ CHANNELS: dict[str, NamedChannel] = {
     "pcm": NamedChannel(f"{_HOME}.memories:PCM", "seconds", "phase-change memory", 1.0),
     "reram": NamedChannel(f"{_HOME}.memories:ReRAM", "seconds", "resistive memory", 1.0),
     "fading": NamedChannel(f"{_HOME}.radio:BlockFading", "wnr_db", "Rayleigh block fading", 10.0),
-    "protected": NamedChannel(f"{_HOME}.repetition:Protected", "wnr_db", "white noise with repetition", 10.0),
+    "protected": NamedChannel(f"{_HOME}.repetition:protected", "wnr_db", "white noise with repetition", 10.0),
     "digital": NamedChannel(f"{_HOME}.digital:CodedDigital", "wnr_db", "digital code at capacity", 10.0),
     "aihwkit": NamedChannel(f"{_HOME}.aihwkit_memory:AihwkitMemory", "seconds", "memory by aihwkit", 1.0, "aihwkit"),
     "sionna": NamedChannel(f"{_HOME}.sionna_radio:SionnaRadio", "wnr_db", "OFDM by Sionna", 10.0, "sionna"),
@@ -79,13 +79,12 @@ def channel_named(text: str, level: float | None = None) -> "Channel":
         if named.level in settings:
             raise InvalidConfig(f"{text!r} sets {named.level}, which is varied here; leave it out")
         settings[named.level] = f"{level:.17g}"
-    fields = {field.name: field for field in dataclasses.fields(make)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(make)
+    fields, hints = inspect.signature(make).parameters, typing.get_type_hints(make)
     for key in settings:
         if key not in fields:
             raise InvalidConfig(f"{text!r}: unknown setting {key!r}; {suggest(key, fields)}")
     for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in settings:
+        if field.default is field.empty and name not in settings:
             value = f"{named.example:g}" if name == named.level else "..."
             raise InvalidConfig(f"{text!r} needs {name}; write for example {text.partition(':')[0]}:{name}={value}")
     channel: Channel = make(**{key: _convert(value, hints[key], f"{text!r}: {key}") for key, value in settings.items()})

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -11,36 +11,9 @@ from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Channel
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.moments import one_torch_thread
-from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
 from quietnn.targets import Target, noisy_weights, with_weights
 from quietnn.weights import NORMALISATION_TYPES, Weights
-
-
-@overload
-def transmit(
-    target: Target,
-    *,
-    seed: int,
-    wnr_db: float | None = None,
-    noise_variance: float | None = None,
-    channel: Channel[float] | None = None,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-    in_place: bool = False,
-) -> Observation[Target]: ...
-
-
-@overload
-def transmit(
-    target: Target,
-    *,
-    seed: int,
-    channel: Channel | str,
-    noisy: Collection[str] | None = None,
-    normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
-    in_place: bool = False,
-) -> Observation[Target, NoiseVariance]: ...
 
 
 def transmit(
@@ -53,7 +26,7 @@ def transmit(
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
-) -> Observation[Target, NoiseVariance]:
+) -> Observation[Target, Any]:
     """What arrives when the target is sent: `r = w + z`, normalisation layers untouched (eq. 2).
 
     Give `wnr_db` or `noise_variance` for white Gaussian noise, or any other `channel`: one of your own, or by name and
@@ -80,7 +53,7 @@ def transmit(
     _check_received(observation.received)
     received = with_weights(target, observation.received, in_place=in_place)
     names = None if noisy is None else tuple(weights)
-    sent = cast("Observation[Any, NoiseVariance]", observation)
+    sent = cast("Observation[Any, Any]", observation)
     return replace(sent, received=received, noisy=names, normalisation=normalisation)
 
 

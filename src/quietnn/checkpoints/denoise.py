@@ -1,20 +1,19 @@
 """Denoise a checkpoint from file to file, with what a receiver has and no more."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
-from quietnn.checkpoints.base import Change, Checkpoint, moments_of
-from quietnn.checkpoints.finite import kept_finite, largest_magnitude
-from quietnn.checkpoints.opening import as_path, open_to_rewrite
-from quietnn.checkpoints.recorded import RecordedNoise, recorded_noise
-from quietnn.checkpoints.selection import Selection, ignore_selection
+from quietnn.checkpoints.changes import Change, kept_finite, largest_magnitude
+from quietnn.checkpoints.history import RecordedNoise, recorded_noise
+from quietnn.checkpoints.inspect import moments_of
+from quietnn.checkpoints.opening import Checkpoint, RewriteOptions, Rewriting
 from quietnn.checkpoints.temperatures import TunedTemperatures
-from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig
 from quietnn.moments import Moments, WeightStatistics
 from quietnn.noise import mean_noise
@@ -49,11 +48,7 @@ def denoise_checkpoint(
     temperatures: TunedTemperatures | None = None,
     groups: str | None = None,
     form: Form | str = Form.CENTRED,
-    noisy: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    overwrite: bool = False,
-    streaming: Streaming | None = None,
-    on_selection: Callable[[Selection], None] = ignore_selection,
+    **options: Unpack[RewriteOptions],
 ) -> DenoisedCheckpoint:
     """Write the estimate of the clean weights, `w_hat = theta r + rho` for each group, in memory that stays small.
 
@@ -72,11 +67,7 @@ def denoise_checkpoint(
         temperatures: from a file, instead of a method; they bring their groups and, if not given, the noise variance.
         groups: `"whole"` (the default) or `"layerwise"`.
         form: how the prior mean enters, see `Form`.
-        noisy: patterns of the noisy tensors' names, instead of the rule.
-        exclude: patterns of names to leave alone.
-        overwrite: replace an output that is there.
-        streaming: threads and chunks.
-        on_selection: told which tensors are noisy, before anything is written.
+        options: `noisy`, `exclude`, `overwrite`, `streaming` and `on_selection`, see `RewriteOptions`.
 
     >>> import tempfile, torch
     >>> from safetensors.torch import load_file, save_file
@@ -86,16 +77,14 @@ def denoise_checkpoint(
     >>> load_file(folder / "estimate.safetensors")["layer.weight"]       # theta = 1/2
     tensor([[ 1.5000, -1.5000]])
     """
-    streaming = streaming or Streaming()
-    form, source, out = Form(form), as_path(source, "source"), as_path(out, "out")
+    form = Form(form)
     noise_variance, groups, pairs = _settled(noise_variance, wnr_db, recorded, temperatures, groups)
     family = method_temperatures(method, lambda_prime, beta, pairs)  # refused before an hour of reading
-    checkpoint, selection, names = open_to_rewrite(
-        source, out, noisy=noisy, exclude=exclude, overwrite=overwrite, on_selection=on_selection, recorded=recorded
-    )
+    rewriting = Rewriting.open(source, out, recorded=recorded, **options)
+    checkpoint, names = rewriting.checkpoint, rewriting.names
     chosen = _grouped(names, groups, pairs)
     noise = recorded_noise(checkpoint.history, names) if recorded else RecordedNoise(noise_variance or 0.0)
-    moments = moments_of(checkpoint, names, streaming, first=noise.undone)
+    moments = moments_of(checkpoint, names, rewriting.streaming, first=noise.undone)
     if wnr_db is not None:
         received = WeightStatistics.from_moments(list(moments.values()))
         noise = RecordedNoise(noise_variance_within(wnr_db, received.variance))
@@ -106,16 +95,19 @@ def denoise_checkpoint(
         for group, members in chosen.items()
         for name in members
     }
+    if pairs is None:
+        chosen_by: dict[str, object] = {"method": method or "mmse", "lambda_prime": lambda_prime, "beta": beta}
+    else:
+        chosen_by = {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}
     step = {
         "verb": "denoise",
         "noise_variance": by_group.noise_variance,
-        **_told(method, lambda_prime, beta, pairs),
+        **chosen_by,
         "groups": groups,
         "form": form.value,
         "theta_rho": {group: [denoiser.theta, denoiser.rho] for group, denoiser in denoisers.items()},
-        "tensors": selection.noisy,
     }
-    checkpoint.write(out, changes, step, streaming, overwrite=overwrite)
+    rewriting.write(changes, step)
     return DenoisedCheckpoint(by_group.noise_variance, by_group.statistics, denoisers)
 
 
@@ -187,12 +179,3 @@ def _change(name: str, denoiser: AffineDenoiser, noise: RecordedNoise, largest: 
 
     reach = math.inf if own is not denoiser else abs(denoiser.theta) * largest + abs(denoiser.rho)
     return kept_finite(name, change, factor=denoiser.theta, reach=reach)
-
-
-def _told(
-    method: str | None, lambda_prime: float | None, beta: float | None, pairs: GroupTemperatures | None
-) -> dict[str, object]:
-    """The choice of a denoiser, for the record."""
-    if pairs is None:
-        return {"method": method or "mmse", "lambda_prime": lambda_prime, "beta": beta}
-    return {"temperatures": {group: [pair.lambda_prime, pair.beta] for group, pair in pairs.items()}}

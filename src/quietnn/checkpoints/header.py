@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quietnn.checkpoints.sink import PAGE
 from quietnn.errors import InvalidWeights, MissingData
+
+PAGE = 4096
+"""What the disk takes directly begins and ends at multiples of this, in the file and in memory."""
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors library itself."""
@@ -47,11 +49,6 @@ class Entry:
         """Whether its values are real floating point numbers of any width."""
         return self.dtype.startswith(("F", "BF"))
 
-    @property
-    def num_values(self) -> int:
-        """How many values it has."""
-        return (self.end - self.begin) * 8 // BITS[self.dtype]
-
 
 @dataclass(frozen=True)
 class Header:
@@ -64,45 +61,37 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read and check the header of a safetensors file; every tensor it names is then known to be there.
-
-    Raises:
-        MissingData: if there is no such file.
-        InvalidWeights: if it is not a whole and sound safetensors file, with the reason.
-    """
+    """Read and check the header of a safetensors file; every tensor it names is then known to be there."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
             raise InvalidWeights(f"{path} is not a regular file; give a safetensors file")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            raw = file.read(8)
-            length = int.from_bytes(raw, "little")
-            _check_length(path, size, len(raw), length)
+            length = _length(file.read(8), size)
             text = file.read(length)
+        return parse_header(text, size - 8 - length)
     except FileNotFoundError as error:
         raise MissingData(f"there is no file {path}; give an existing one") from error
     except OSError as error:
         raise InvalidWeights(f"cannot read {path}: {error.strerror}; check the file and its permissions") from error
-    return parse_header(text, size - 8 - length, source=str(path))
-
-
-def parse_header(text: bytes, data_size: int, *, source: str = "the file") -> Header:
-    """Check the JSON of a header against the size of the data that follow it.
-
-    >>> parse_header(b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', 8).entries["w"].num_values
-    2
-    """
-    try:
-        if not text.startswith(b"{"):
-            raise ValueError("it does not begin with a brace")
-        fields = json.loads(text.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
-        metadata = _metadata(fields.pop(_METADATA, None))
-        entries = {name: _entry(name, value, data_size) for name, value in fields.items()}
-        _check_coverage(entries, data_size)
     except RecursionError as error:
-        raise InvalidWeights(f"{source} is not a sound safetensors file: its header is nested too deeply") from error
+        raise InvalidWeights(f"{path} is not a sound safetensors file: its header is nested too deeply") from error
     except ValueError as error:
-        raise InvalidWeights(f"{source} is not a sound safetensors file: {error}; fetch or save it again") from error
+        raise InvalidWeights(f"{path} is not a sound safetensors file: {error}; fetch or save it again") from error
+
+
+def parse_header(text: bytes, data_size: int) -> Header:
+    """Check the JSON of a header against the size of the data that follow it; ValueError tells what is wrong.
+
+    >>> parse_header(b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', 8).entries["w"].shape
+    (2,)
+    """
+    if not text.startswith(b"{"):
+        raise ValueError("it does not begin with a brace")
+    fields = json.loads(text.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+    metadata = _metadata(fields.pop(_METADATA, None))
+    entries = {name: _entry(name, value, data_size) for name, value in fields.items()}
+    _check_coverage(entries, data_size)
     return Header(entries, metadata, 8 + len(text), data_size)
 
 
@@ -124,22 +113,18 @@ def encode_header(header: Header, metadata: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _check_length(path: Path, size: int, num_read: int, length: int) -> None:
-    told = f"{path} is not a sound safetensors file: "
+def _length(raw: bytes, size: int) -> int:
+    """The length of the header, which the first eight bytes tell, of a file of that size."""
     if size == 0:
-        raise InvalidWeights(told + "it is empty; fetch or save it again")
-    if num_read < 8:
-        raise InvalidWeights(
-            told + f"it has {size} bytes where the header's length alone takes 8; fetch or save it again"
-        )
+        raise ValueError("it is empty")
+    if len(raw) < 8:
+        raise ValueError(f"it has {size} bytes where the header's length alone takes 8")
+    length = int.from_bytes(raw, "little")
     if length > MAX_HEADER_BYTES:
-        raise InvalidWeights(
-            told + f"its header claims {length} bytes, the limit is {MAX_HEADER_BYTES}; fetch or save it again"
-        )
+        raise ValueError(f"its header claims {length} bytes, the limit is {MAX_HEADER_BYTES}")
     if length > size - 8:
-        raise InvalidWeights(
-            told + f"its header claims {length} bytes and only {size - 8} follow; it was cut short, fetch it again"
-        )
+        raise ValueError(f"its header claims {length} bytes and only {size - 8} follow, so it was cut short")
+    return length
 
 
 def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Look into a checkpoint: groups, counts, moments, and the WNR that a noise variance would mean."""
+"""Look into a checkpoint: moments, groups, counts, and the WNR that a noise variance would mean."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.base import Checkpoint, moments_of
-from quietnn.checkpoints.opening import open_checkpoint
+from quietnn.checkpoints.opening import Checkpoint, open_checkpoint
 from quietnn.checkpoints.selection import Selection, select
 from quietnn.checkpoints.workers import Streaming
-from quietnn.moments import WeightStatistics
+from quietnn.errors import InvalidWeights
+from quietnn.moments import BLOCK, Moments, WeightStatistics, block_moments, empty_moments
 from quietnn.theory.family import check_variance
 from quietnn.units import ratio_to_db
 from quietnn.weights import partition
@@ -43,15 +43,6 @@ class Inspection:
     def history(self) -> list[Any]:
         """What its metadata tell of earlier steps."""
         return self.checkpoint.history
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Counts of weights between evenly spaced edges; what lies outside is in the first and last bin."""
-
-    low: float
-    high: float
-    counts: tuple[int, ...]
 
 
 def inspect_checkpoint(
@@ -83,17 +74,54 @@ def inspect_checkpoint(
     moments = moments_of(checkpoint, names, streaming or Streaming())
 
     def look(group: str, members: tuple[str, ...]) -> GroupInspection:
-        statistics = WeightStatistics.from_moments([moments[name] for name in members])
-        return GroupInspection(group, members, statistics, _wnr_db(statistics, noise_variance))
+        statistics, wnr_db = WeightStatistics.from_moments([moments[name] for name in members]), None
+        if noise_variance is not None:
+            clean = statistics.without_noise(noise_variance).variance
+            wnr_db = ratio_to_db(clean / noise_variance) if noise_variance else math.inf
+        return GroupInspection(group, members, statistics, wnr_db)
 
     found = tuple(look(group, members) for group, members in chosen.items())
     return Inspection(checkpoint, selection, look("whole", names), found)
 
 
+def moments_of(
+    checkpoint: Checkpoint,
+    names: Collection[str],
+    streaming: Streaming,
+    *,
+    first: Callable[[str, Tensor], Tensor] | None = None,
+) -> dict[str, Moments]:
+    """The block moments of each named tensor, or of what `first` makes of it, in one pass; all must be finite."""
+    shapes = checkpoint.shapes
+    table = {name: empty_moments(math.prod(shapes[name])) for name in names}  # beforehand, in one stretch of memory
+    bad: dict[str, int] = dict.fromkeys(names, 0)
+
+    def look(name: str, values: Tensor, start: int) -> None:
+        values = first(name, values) if first else values
+        block = start // BLOCK
+        counts, means, squares = (column[block : block - (-values.numel() // BLOCK)] for column in table[name])
+        block_moments(values, into=(counts, means, squares))
+        if not math.isfinite(means.sum()):
+            bad[name] += int((~torch.isfinite(values)).sum())
+
+    checkpoint.visit(names, look, streaming)
+    broken = [name for name in names if bad[name]]
+    if broken:
+        more = f" (and so do {len(broken) - 1} more tensors)" if len(broken) > 1 else ""
+        raise InvalidWeights(
+            f"{broken[0]} holds {bad[broken[0]]} values that are not finite{more}; repair that tensor, "
+            f"or leave it out with --exclude '{broken[0]}'"
+        )
+    return table
+
+
 def histogram(
     inspection: Inspection, *, num_bins: int = 200, num_std: float = 6.0, streaming: Streaming | None = None
-) -> Histogram:
-    """Count the weights of the whole model within so many standard deviations of their mean, in one more pass."""
+) -> tuple[tuple[int, ...], float, float]:
+    """Count the weights of the whole model within so many standard deviations of their mean, in one more pass.
+
+    After the counts come the lowest and the highest edge; what lies outside is in the first and last bin.
+    """
     statistics = inspection.whole.statistics
     reach = num_std * math.sqrt(statistics.variance) or max(abs(statistics.mean), 1.0)
     low, high = statistics.mean - reach, statistics.mean + reach
@@ -105,11 +133,4 @@ def histogram(
             total.add_(found)
 
     inspection.checkpoint.visit(inspection.whole.tensors, count, streaming or Streaming())
-    return Histogram(low, high, tuple(total.tolist()))
-
-
-def _wnr_db(statistics: WeightStatistics, noise_variance: float | None) -> float | None:
-    if noise_variance is None:
-        return None
-    weight_variance = statistics.without_noise(noise_variance).variance
-    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf
+    return tuple(total.tolist()), low, high

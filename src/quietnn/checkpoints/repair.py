@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from quietnn.checkpoints.atomic import check_target
-from quietnn.checkpoints.base import Change
-from quietnn.checkpoints.opening import open_checkpoint
-from quietnn.checkpoints.recorded import recorded_names, recorded_noise
+from quietnn.checkpoints.changes import Change, replaced_by
+from quietnn.checkpoints.history import recorded_names, recorded_noise
+from quietnn.checkpoints.opening import check_target, open_checkpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.observation import Observation, observe
@@ -47,15 +46,8 @@ def observe_checkpoint(
 ) -> Observation[Any, Any]:
     """What arrived in a file, with the network that was loaded from it.
 
-    Args:
-        source: the file or folder.
-        model: the network with its weights.
-        noise_variance: `sigma_z^2`, one or by tensor; where nothing is given it counts as unknown.
-        wnr_db: the weight-to-noise ratio instead.
-        recorded: take noise, gain, offset and noisy tensors from what `quietnn transmit` recorded in the file.
-
-    Raises:
-        InvalidConfig: if the noise is given more than once, or the file records none.
+    The noise is given by its variance, one or by tensor, or as a weight-to-noise ratio, or is unknown. Or noise, gain,
+    offset and noisy tensors are taken from what `quietnn transmit` `recorded` in the file.
     """
     if not recorded:
         return observe(model, noise_variance=noise_variance, wnr_db=wnr_db)
@@ -82,18 +74,7 @@ def write_repaired(
 ) -> tuple[str, ...]:
     """Write a copy of a file or folder with the tensors of a repaired network; all else stays, metadata included.
 
-    Args:
-        source: what the network was loaded from.
-        out: where to write; of the same kind.
-        repaired: the network, and how it was made, which the file's history tells.
-        overwrite: replace an output that is there.
-        streaming: threads and chunks.
-
-    Returns:
-        The names of the tensors that changed.
-
-    Raises:
-        InvalidWeights: if the network has a tensor of another shape than the file, or one that is not finite.
+    Its history tells how the network was made. Returns the names of the tensors that changed.
     """
     checkpoint = open_checkpoint(source)
     check_target(source, out, overwrite=overwrite, files=checkpoint.files)
@@ -110,7 +91,7 @@ def write_repaired(
         if not bool(torch.isfinite(tensor).all()):
             raise InvalidWeights(f"{name} is not finite after the repair; choose another --method")
         if not torch.equal(tensor, checkpoint.read(name).to(tensor.dtype)):
-            changes[name] = _replaced_by(tensor)
+            changes[name] = replaced_by(tensor)
     if not changes and any(name not in checkpoint.shapes for name in state):
         foreign = next(name for name in state if name not in checkpoint.shapes)
         raise InvalidWeights(
@@ -120,12 +101,3 @@ def write_repaired(
     step = {"verb": "repair", "method": repaired.name, "passes": repaired.passes, "tensors": list(changes)}
     checkpoint.write(out, changes, step, streaming or Streaming(), overwrite=overwrite)
     return tuple(changes)
-
-
-def _replaced_by(tensor: Tensor) -> Change:
-    flat = tensor.detach().reshape(-1)
-
-    def change(values: Tensor, start: int) -> None:
-        values.copy_(flat[start : start + values.numel()])
-
-    return change

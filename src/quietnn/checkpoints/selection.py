@@ -16,10 +16,6 @@ class Selection:
     untouched: tuple[str, ...]
 
 
-def ignore_selection(selection: Selection) -> None:
-    """Show it to nobody."""
-
-
 def select(
     shapes: Mapping[str, Sequence[int]],
     floating: Collection[str],
@@ -29,17 +25,8 @@ def select(
 ) -> Selection:
     """Choose the noisy tensors: by the rule of `noisy_names_of_shapes`, or by patterns.
 
-    Tensors that are empty or not floating point are never noisy.
-
-    Args:
-        shapes: the shape of every tensor, by name.
-        floating: the names of those that are floating point.
-        noisy: patterns of the noisy names, instead of the rule: a name itself, or `*` and `?` for what may differ.
-        exclude: patterns of names that carry no noise after all.
-
-    Raises:
-        InvalidConfig: if a pattern fits no floating point tensor.
-        InvalidWeights: if nothing is left that could be noisy.
+    A pattern is a name itself, or has `*` and `?` for what may differ. Tensors that are empty or not floating point are
+    never noisy.
 
     >>> select({"a.weight": (2, 2), "b.weight": (3, 3)}, ["a.weight", "b.weight"], exclude=["b.*"]).noisy
     ('a.weight',)

@@ -1,40 +1,36 @@
 """A safetensors model of any size: two passes, a few megabytes of memory, the disk as the only limit."""
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import replacing_file, replacing_folder
-from quietnn.checkpoints.base import Change, Look
-from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards
+from quietnn.checkpoints.changes import Change, Look
+from quietnn.checkpoints.disk import TORCH_DTYPES, Piece, make_file, pieces_of, read_into, uncomputable, write_from
+from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards, first_names
 from quietnn.checkpoints.header import Entry, encode_header
-from quietnn.checkpoints.pieces import TORCH_DTYPES, Piece, pieces_of, read_into, reading
-from quietnn.checkpoints.provenance import Step, history, with_step
-from quietnn.checkpoints.sink import Sink
-from quietnn.checkpoints.ties import first_names
+from quietnn.checkpoints.history import Step, history, with_step
 from quietnn.checkpoints.workers import Streaming, run
 from quietnn.errors import InvalidWeights
-from quietnn.files import sync
+from quietnn.files import replacing_file, replacing_folder
 
 _LARGER = 2
 """Chunks of a thread that only reads: such threads are few, and small pieces would cost them twice the time."""
 
-_MOST_WAITING = 16
-"""Files that may be open because the disk has not finished them."""
-
 
 @dataclass(frozen=True)
 class StreamedCheckpoint:
-    """A safetensors file, or a folder with one or with shards; see `Checkpoint`."""
+    """A safetensors file, or a folder with one or with shards.
+
+    Attributes:
+        path: the file or folder it was opened from.
+        shards: its files.
+    """
 
     path: Path
     shards: tuple[Shard, ...]
@@ -49,7 +45,6 @@ class StreamedCheckpoint:
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
-        """Every tensor, shard by shard."""
         return all_entries(self.shards)
 
     @cached_property
@@ -59,16 +54,11 @@ class StreamedCheckpoint:
 
     @property
     def floating(self) -> Collection[str]:
-        """The names of the floating point tensors."""
         return {name for name, entry in self.entries.items() if entry.is_floating}
 
     @property
     def history(self) -> list[Any]:
-        """What the metadata tell, of the first shard as of all others.
-
-        Raises:
-            InvalidWeights: if shards tell different things: one of them is from another copy of the model.
-        """
+        """What was done to it before, as the metadata of all shards tell."""
         told = [history(shard.header.metadata) for shard in self.shards]
         for shard, own in zip(self.shards, told, strict=True):
             if own != told[0]:
@@ -80,22 +70,18 @@ class StreamedCheckpoint:
 
     @cached_property
     def files(self) -> Sequence[Path]:
-        """The file, or everything in the folder."""
+        """Every file that a copy of it is made from."""
         return files_below(self.path) if self.path.is_dir() else (self.path,)
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The names as they are: a file holds each tensor once."""
+        """These names, one for each tensor (a file holds tied ones once), once we know how to compute with them all."""
         for name in names:
-            dtype = self.entries[name].dtype
-            if dtype not in TORCH_DTYPES:
-                raise InvalidWeights(
-                    f"{name} is {dtype}; quietnn computes with {', '.join(TORCH_DTYPES)}. Convert the model "
-                    f"(for example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
-                )
+            if self.entries[name].dtype not in TORCH_DTYPES:
+                raise uncomputable(name, self.entries[name].dtype)
         return tuple(names)
 
     def noise_name(self, name: str) -> str:
-        """The name in `named_parameters()`, where the file has another one for tied weights."""
+        """The name that keys a tensor's noise: that of `named_parameters()`, where the file has another."""
         return self._first_names.get(name, name)
 
     @cached_property
@@ -110,7 +96,7 @@ class StreamedCheckpoint:
         def work(job: tuple[Shard, Piece], buffer: Tensor) -> None:
             shard, piece = job
             stretch = piece.within(buffer)
-            _read(shard, piece, stretch)
+            read_into(stretch, shard.path, shard.header.data_start + piece.begin)
             look(piece.name, stretch.view(piece.dtype), piece.start)
             streaming.on_progress(piece.num_bytes)
 
@@ -118,13 +104,10 @@ class StreamedCheckpoint:
         run(jobs, work, streaming.readers, chunk)
 
     def read(self, name: str) -> Tensor:
-        """One tensor, whole and in its shape."""
+        """One tensor, whole and in its shape; to be looked at only. From any thread."""
         shard, entry = self._shard_of[name], self.entries[name]
         tensor = torch.empty(entry.shape, dtype=TORCH_DTYPES[entry.dtype])
-        with reading(shard.path) as descriptor:
-            read_into(
-                tensor.view(-1).view(torch.uint8), descriptor, shard.header.data_start + entry.begin, path=shard.path
-            )
+        read_into(tensor.view(-1).view(torch.uint8), shard.path, shard.header.data_start + entry.begin)
         return tensor
 
     @cached_property
@@ -140,93 +123,32 @@ class StreamedCheckpoint:
                 self._write_shards([partial], changes, step, streaming)
             return
         with replacing_folder(out, overwrite=overwrite, like=self.path) as partial:
-            shards = {shard.path for shard in self.shards}
-            _copy([file for file in self.files if file not in shards], self.path, partial)
+            for file in set(self.files) - {shard.path for shard in self.shards}:  # links are followed
+                place = partial / file.relative_to(self.path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, place)
             self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)
 
     def _write_shards(
         self, targets: Sequence[Path], changes: Mapping[str, Change], step: Step, streaming: Streaming
     ) -> None:
-        """Write every shard, with no pause between one and the next."""
         chunk = streaming.chunk_values
 
-        def jobs() -> Iterator[tuple[_Target, Piece]]:
+        def jobs() -> Iterator[tuple[Shard, Path, int, Piece]]:
             for shard, path in zip(self.shards, targets, strict=True):
                 header = encode_header(shard.header, with_step(shard.header.metadata, step))
                 path.touch(shard.path.stat().st_mode & 0o666 | 0o600)  # as open to others as it was, and to us
-                sink = opened.enter_context(closing(Sink(path, len(header) + shard.header.data_size)))
-                pieces = list(pieces_of(shard.header, chunk))
-                target = _Target(shard, sink, header, len(pieces), flusher.later)
-                yield from ((target, piece) for piece in pieces)
+                make_file(path, header, shard.header.data_size)
+                yield from ((shard, path, len(header), piece) for piece in pieces_of(shard.header, chunk))
 
-        def work(job: tuple[_Target, Piece], buffer: Tensor) -> None:
-            target, piece = job
-            target.write(piece, buffer, changes.get(piece.name))
+        def work(job: tuple[Shard, Path, int, Piece], buffer: Tensor) -> None:
+            shard, path, data_start, piece = job
+            place = data_start + piece.begin
+            stretch = piece.within(buffer, place)
+            read_into(stretch, shard.path, shard.header.data_start + piece.begin)
+            if piece.name in changes:
+                changes[piece.name](stretch.view(piece.dtype), piece.start)
+            write_from(stretch, path, place)
             streaming.on_progress(piece.num_bytes)
 
-        with ExitStack() as opened, _Flusher() as flusher:
-            run(jobs(), work, streaming.writers, chunk)
-
-
-def _read(shard: Shard, piece: Piece, stretch: Tensor) -> None:
-    """Fill a flat tensor of bytes with a piece; a model may have more shards than may be open at once."""
-    with reading(shard.path) as descriptor:
-        read_into(stretch, descriptor, shard.header.data_start + piece.begin, path=shard.path)
-
-
-class _Target:
-    """A shard being written; with the last of its pieces it is handed on to be finished."""
-
-    def __init__(
-        self, shard: Shard, sink: Sink, header: bytes, num_pieces: int, finish: Callable[[Sink], None]
-    ) -> None:
-        self._shard, self._sink, self._data_start, self._finish = shard, sink, len(header), finish
-        self._missing, self._lock = num_pieces + 1, Lock()
-        sink.write_bytes(header, 0)
-        self._done()
-
-    def write(self, piece: Piece, buffer: Tensor, change: Change | None) -> None:
-        """Read a piece, change it and write it."""
-        place = self._data_start + piece.begin
-        stretch = piece.within(buffer, place)
-        _read(self._shard, piece, stretch)
-        if change is not None:
-            change(stretch.view(piece.dtype), piece.start)
-        self._sink.write(stretch, place)
-        self._done()
-
-    def _done(self) -> None:
-        with self._lock:
-            self._missing -= 1
-            if not self._missing:
-                self._finish(self._sink)
-
-
-class _Flusher:
-    """Makes finished files durable in the background, one after the other, and waits for them at the end."""
-
-    def __enter__(self) -> "_Flusher":
-        self._executor = ThreadPoolExecutor(max_workers=1)
-        self._pending: list[Future[None]] = []
-        return self
-
-    def later(self, sink: Sink) -> None:
-        """Finish a file soon; where many wait already, after the disk has caught up."""
-        if len(self._pending) >= _MOST_WAITING:
-            self._pending[-_MOST_WAITING].result()
-        self._pending.append(self._executor.submit(sink.finish))
-
-    def __exit__(self, *error: object) -> None:
-        self._executor.shutdown(wait=True)
-        if error[0] is None:
-            for pending in self._pending:
-                pending.result()
-
-
-def _copy(files: Sequence[Path], source: Path, target: Path) -> None:
-    """Copy files of one folder to the same places in another; links are followed."""
-    for path in files:
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, place)
-        sync(place)
+        run(jobs(), work, streaming.writers, chunk)

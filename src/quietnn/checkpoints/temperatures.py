@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quietnn.checkpoints.atomic import replacing_file
-from quietnn.checkpoints.numbers import finite_number
+from quietnn.checkpoints.history import finite_number
 from quietnn.errors import InvalidConfig, MissingData
+from quietnn.files import replacing_file
 from quietnn.repairs.affine import Temperatures
 from quietnn.theory.family import check_variance
 

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.atomic import replacing_file
-from quietnn.checkpoints.base import Change, Look
-from quietnn.checkpoints.pieces import TORCH_DTYPES
-from quietnn.checkpoints.provenance import KEY, Step, history, with_step
+from quietnn.checkpoints.changes import Change, Look
+from quietnn.checkpoints.disk import uncomputable
+from quietnn.checkpoints.history import KEY, Step, history, with_step
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidWeights, MissingData
+from quietnn.files import replacing_file
 from quietnn.targets import noisy_weights, split_ties, with_weights
+from quietnn.weights import COMPUTABLE
 
 SUFFIXES = (".pt", ".pth")
 _RECORD = "quietnn.json"
@@ -30,14 +31,7 @@ _MAX_REPEATED_BYTES = 100_000_000
 
 @dataclass(frozen=True)
 class TorchCheckpoint:
-    """A state dict in a `.pt` file, alone or as one item of a training checkpoint; see `Checkpoint`.
-
-    Attributes:
-        path: the file.
-        content: everything in it.
-        key: under which the state dict lies; None if the file is the state dict itself.
-        history: what was done to it before.
-    """
+    """A state dict in a `.pt` file, alone or as the item `key` of a training checkpoint; see `StreamedCheckpoint`."""
 
     path: Path
     content: dict[Any, Any]
@@ -51,8 +45,8 @@ class TorchCheckpoint:
         if not isinstance(content, dict):
             raise InvalidWeights(f"{path} holds a {type(content).__name__}, not a state dict; save model.state_dict()")
         checkpoint = cls(path, content, _find_state(path, content), _read_history(path))
-        _check_names(path, checkpoint.state)
-        _check_kinds(path, checkpoint.state)
+        for name, tensor in checkpoint.state.items():
+            _check_tensor(path, name, tensor)
         return checkpoint
 
     @cached_property
@@ -63,17 +57,14 @@ class TorchCheckpoint:
 
     @property
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        """The shape of every tensor."""
         return {name: tuple(tensor.shape) for name, tensor in self.state.items()}
 
     @property
     def floating(self) -> Collection[str]:
-        """The names of the floating point tensors."""
         return {name for name, tensor in self.state.items() if tensor.is_floating_point()}
 
     @property
     def files(self) -> Sequence[Path]:
-        """The file itself."""
         return (self.path,)
 
     def distinct(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -82,12 +73,8 @@ class TorchCheckpoint:
             tensor = self.state[name]
             if tensor.is_meta:
                 raise InvalidWeights(f"{name} is on the meta device and has no values; save the model once it has some")
-            if tensor.dtype not in TORCH_DTYPES.values() or tensor.layout is not torch.strided:
-                kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
-                raise InvalidWeights(
-                    f"{name} is {kind}; quietnn computes with dense 16, 32 and 64 bit floats. Convert the model (for "
-                    f"example to bfloat16) before the noise, or copy that tensor as it is with --exclude '{name}'"
-                )
+            if tensor.dtype not in COMPUTABLE or tensor.layout is not torch.strided:
+                raise uncomputable(name, tensor.dtype if tensor.layout is torch.strided else tensor.layout)
         for name, other in split_ties(self.state, names):
             raise InvalidWeights(
                 f"{name} and {other} are two names of one tensor, and only {name} counts as noisy; "
@@ -103,13 +90,11 @@ class TorchCheckpoint:
 
     def visit(self, names: Collection[str], look: Look, streaming: Streaming) -> None:
         """Show the named tensors to a function, one by one."""
-        state = self.state
         for name in names:
-            look(name, state[name].detach().reshape(-1), 0)
-            streaming.on_progress(state[name].nbytes)
+            look(name, self.state[name].detach().reshape(-1), 0)
+            streaming.on_progress(self.state[name].nbytes)
 
     def read(self, name: str) -> Tensor:
-        """One tensor, whole and in its shape; to be looked at only."""
         return self.state[name].detach().contiguous()
 
     @torch.no_grad()
@@ -122,8 +107,7 @@ class TorchCheckpoint:
             changed[name] = state[name].detach().clone(memory_format=torch.contiguous_format)
             change(changed[name].view(-1), 0)
             streaming.on_progress(changed[name].nbytes)
-        holder = self.content if self.key is None else self.content[self.key]
-        new = copy.copy(holder)
+        new = copy.copy(self.content if self.key is None else self.content[self.key])
         new.update(with_weights(state, changed))
         content = new if self.key is None else {**self.content, self.key: new}
         with replacing_file(out, overwrite=overwrite, like=self.path) as partial:
@@ -188,26 +172,21 @@ def _holds_tensors(content: Mapping[Any, Any]) -> bool:
     return bool(tensors) and all(isinstance(name, str) for name in tensors)
 
 
-def _check_names(path: Path, names: Collection[str]) -> None:
-    for name in names:
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidWeights(f"{path} holds a tensor called {name!a}, which is no text; rename it") from error
-
-
-def _check_kinds(path: Path, state: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that have no plain shape, and those that are larger than what the file holds of them."""
-    for name, tensor in state.items():
-        if tensor.is_nested:
-            raise InvalidWeights(f"{name} in {path} is a nested tensor; save its parts under names of their own")
-        if tensor.is_meta or tensor.layout is not torch.strided:
-            continue
-        stored = tensor.untyped_storage().nbytes()
-        if tensor.nbytes > max(stored, _MAX_REPEATED_BYTES):
-            raise InvalidWeights(
-                f"{name} in {path} repeats {stored:,} bytes up to {tensor.nbytes:,}; save it with .contiguous()"
-            )
+def _check_tensor(path: Path, name: str, tensor: Tensor) -> None:
+    """Refuse a name that is no text, a tensor without a plain shape, and one larger than what the file holds of it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidWeights(f"{path} holds a tensor called {name!a}, which is no text; rename it") from error
+    if tensor.is_nested:
+        raise InvalidWeights(f"{name} in {path} is a nested tensor; save its parts under names of their own")
+    if tensor.is_meta or tensor.layout is not torch.strided:
+        return
+    stored = tensor.untyped_storage().nbytes()
+    if tensor.nbytes > max(stored, _MAX_REPEATED_BYTES):
+        raise InvalidWeights(
+            f"{name} in {path} repeats {stored:,} bytes up to {tensor.nbytes:,}; save it with .contiguous()"
+        )
 
 
 def _check_apart(state: Mapping[str, Tensor], noisy: Collection[str]) -> None:

@@ -1,21 +1,30 @@
-"""Threads that share a list of jobs: while one waits for the disk, another computes."""
+"""Threads that share a list of jobs, and the memory that they share: while one waits for the disk, another computes."""
 
+import ctypes
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock, Thread
-from typing import TypeVar
+from functools import cache
+from threading import Condition, Lock, Thread
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from quietnn.channels.randomness import BLOCK as NOISE_BLOCK
-from quietnn.checkpoints.sink import PAGE
+from quietnn.checkpoints.header import PAGE
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.moments import one_torch_thread
 
 _MOST_THREADS = 24
 _THREAD_LIMIT = 256
+
+AT_ONCE = 1 << 22
+"""Weights that may be in work at once, if no tensor has more; a channel takes up to some hundred bytes for each."""
+
+_LARGE = 1 << 18
+"""Weights of a tensor for which it is worth the time, about a millisecond, to give memory back."""
 
 Job = TypeVar("Job")
 
@@ -121,3 +130,42 @@ def _join(threads: Iterable[Thread]) -> None:
     for thread in threads:
         if thread.ident is not None:
             thread.join()
+
+
+class Room:
+    """Lets threads in while their tensors have at most `AT_ONCE` weights together, or those of the `largest` one."""
+
+    def __init__(self, largest: int) -> None:
+        self._free = max(largest, AT_ONCE)
+        self._left = Condition()
+
+    @contextmanager
+    def taken(self, num_weights: int) -> Iterator[None]:
+        """Room for a tensor as soon as there is some; whoever holds it must wait for nobody else."""
+        with self._left:
+            self._left.wait_for(lambda: self._free >= num_weights)
+            self._free -= num_weights
+        try:
+            yield
+        finally:
+            give_back(num_weights)
+            with self._left:
+                self._free += num_weights
+                self._left.notify_all()
+
+
+def give_back(num_weights: int) -> None:
+    """Return what is free to the system, where its allocator can, after work on a tensor of so many weights.
+
+    The allocator of Linux keeps blocks of up to 32 MB for the thread that freed them, and small ones that stay, such as
+    statistics, may come to lie in them; the next large one does not fit then. Tensors of 16 MB, one after the other,
+    took as much as all of them together in some runs.
+    """
+    trim = _trim()
+    if trim is not None and num_weights >= _LARGE:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

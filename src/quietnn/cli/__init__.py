@@ -1,1 +1,1 @@
-"""The `quietnn` command: one file per verb, each a thin layer over a library function."""
+"""The `quietnn` command: one file for each group of verbs, each verb a thin layer over a library function."""

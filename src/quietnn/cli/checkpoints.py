@@ -82,8 +82,7 @@ def transmit(
     """Send a checkpoint through a Gaussian channel or another channel; the truth goes into the output's metadata."""
     from quietnn.channels.awgn import AWGN
     from quietnn.channels.table import channel_named
-    from quietnn.checkpoints.channel import transmit_checkpoint_through
-    from quietnn.checkpoints.transmit import transmit_checkpoint
+    from quietnn.checkpoints.transmit import transmit_checkpoint, transmit_checkpoint_through
     from quietnn.cli.progress import byte_progress
     from quietnn.cli.terminal import show_selection
     from quietnn.errors import InvalidConfig
@@ -198,14 +197,7 @@ def _draw(seen: "Inspection", path: Path, noise_variance: float | None, threads:
     from quietnn.reports.figures import render
     from quietnn.reports.gaussian_figures import weights_figure
 
-    counted = histogram(seen, streaming=Streaming(num_threads=threads))
+    counts, low, high = histogram(seen, streaming=Streaming(num_threads=threads))
     statistics = seen.whole.statistics
-    drawn = weights_figure(
-        counted.counts,
-        low=counted.low,
-        high=counted.high,
-        mean=statistics.mean,
-        variance=statistics.variance,
-        noise_variance=noise_variance,
-    )
+    drawn = weights_figure(counts, (low, high), statistics.mean, statistics.variance, noise_variance)
     write_whole(path, render(drawn, path.suffix.removeprefix(".")))

@@ -55,11 +55,10 @@ def train(
         raise InvalidConfig(f"--weight-noise-db is for image networks, not for {task}; leave it out")
     if threads is not None:
         torch.set_num_threads(threads)
-    folder = resolve_data_dir(data_dir)
     with training_progress(task, log=log) as on_progress:
         path = train_task(
             task,
-            data_dir=folder,
+            data_dir=resolve_data_dir(data_dir),
             recipe=recipe,
             out=out,
             grow_from=grow_from,

@@ -44,8 +44,7 @@ def repair(
 
     A language model takes plain text: quietnn repair MODEL_FOLDER OUT_FOLDER --text notes.txt --recorded
     """
-    from quietnn.checkpoints.atomic import check_target
-    from quietnn.checkpoints.opening import open_checkpoint
+    from quietnn.checkpoints.opening import check_target, open_checkpoint
     from quietnn.checkpoints.repair import observe_checkpoint, read_noise_file, write_repaired
     from quietnn.cli.progress import byte_progress, pass_progress
     from quietnn.errors import InvalidConfig
@@ -84,15 +83,9 @@ def repair(
     known, held_out = split_windows(known) if text and known is not None else (known, None)
     evidence = Evidence() if known is None else loaded.evidence(known)
     observation = observe_checkpoint(what, loaded.load_model(), **noise)
+    asked: dict[str, Any] = {"balanced_classes": balanced_classes, "max_passes": max_passes, "seed": seed}
     with pass_progress(row.label, row.cost):
-        repaired = repair_model(
-            observation,
-            evidence if labels else evidence.without_labels(),
-            method=method,
-            balanced_classes=balanced_classes,
-            max_passes=max_passes,
-            seed=seed,
-        )
+        repaired = repair_model(observation, evidence if labels else evidence.without_labels(), method=method, **asked)
     with byte_progress("write", threads=None) as streaming:
         changed = write_repaired(what, out, repaired, overwrite=overwrite, streaming=streaming)
     typer.echo(str(repaired))

@@ -14,7 +14,7 @@ from quietnn.experiments.engines import OnRound, Unit
 from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, candidate, choose
 from quietnn.experiments.sweep import RECORDS
 from quietnn.federated.checkpoint import Journal
-from quietnn.federated.devices import Diverged, copy_state
+from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import Affine, Estimator
 from quietnn.federated.rounds import Federation, ServerState, run_round
 from quietnn.federated.schemes import FIXED, FIXED_ORACLE, SCHEMES, fixed_temperatures
@@ -68,13 +68,16 @@ class _Run:
 
     def record(self) -> Record:
         """Run all rounds that are missing and write down how it ended."""
-        journal = Journal(self._checkpoint, self._settings)
+        unit, folder = self._unit, self._folder / CHECKPOINTS
+        name = f"{unit.method.replace(' ', '_')}_{unit.level:g}dB_draw{unit.draw}.safetensors"
+        settings = {"method": unit.method, "wnr_db": str(unit.level), "seed": self._seed} | self._config.identity()
+        journal = Journal(folder / name, settings)
         server = journal.load() or ServerState.initial(self._model)
         if journal.fell_back is not None:
-            LOGGER.warning("%s: %s", self._checkpoint.parent, journal.fell_back)
+            LOGGER.warning("%s: %s", folder, journal.fell_back)
         federation = self._federation()
         ending: Record = {"status": "finished"}
-        copy_state(self._model, server.state)
+        self._model.load_state_dict(server.state)
         while server.num_rounds_done < self._config.num_rounds:
             started = time.perf_counter()
             try:
@@ -85,7 +88,7 @@ class _Run:
             found["seconds"] = round(time.perf_counter() - started, 3)
             found["accuracy"] = self._progress(server.num_rounds_done)
             journal.finish(server, found)
-            self._on_round(self._unit, journal.rounds[-1])
+            self._on_round(unit, journal.rounds[-1])
         record = self._describe() | ending | _history(journal.rounds)
         if ending["status"] == "finished":
             record |= self._final()
@@ -176,17 +179,6 @@ class _Run:
             return {}
         wnr_db = list(self._config.deploy_wnr_db)
         return {"deployed_wnr_db": wnr_db, "deployed_ml": received, "deployed_mmse_layerwise": denoised}
-
-    @property
-    def _checkpoint(self) -> Path:
-        unit = self._unit
-        method = unit.method.replace(" ", "_")
-        return self._folder / CHECKPOINTS / f"{method}_{unit.level:g}dB_draw{unit.draw}.safetensors"
-
-    @property
-    def _settings(self) -> Record:
-        mine = {"method": self._unit.method, "wnr_db": str(self._unit.level), "seed": self._seed}
-        return mine | self._config.identity()
 
 
 def _history(rounds: list[Record]) -> Record:

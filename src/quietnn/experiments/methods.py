@@ -1,15 +1,23 @@
-"""What a sweep can compare: every repair, and a few that only an experiment can have."""
+"""What a sweep can compare: every repair, and a few that only an experiment has, and what each says of itself."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from quietnn.errors import InfeasibleTemperatures, InvalidConfig, unknown_choice
+from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError, unknown_choice
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
+from quietnn.records import Record
+from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import REPAIRS, Repaired
-from quietnn.repairs.grouped import denoised
+from quietnn.repairs.grouped import denoised, grouped
+from quietnn.repairs.temperatures.result import TuningResult
 from quietnn.repairs.temperatures.tune import DEFAULT, Search, mmse_pb, searched
+from quietnn.units import ratio_to_db
+
+TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
+"""What an outcome may say of itself; it is recorded where it does."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +85,41 @@ def run_method(name: str, draw: Draw) -> Repaired:
     row = REPAIRS[name]
     settings = draw.search if isinstance(row.settings, Search) else None
     return row(draw.observation, draw.tuning, seed=draw.seed, settings=settings)
+
+
+def attempt(method: str, draw: Draw) -> Repaired:
+    """What a method makes of the network; where it gives up, the received weights, and why."""
+    try:
+        return run_method(method, draw)
+    except QuietnnError as error:
+        return Repaired(draw.observation.at_unit_gain().received, method, details={"failed": str(error)})
+
+
+def described(made: Repaired, draw: Draw | None) -> Record:
+    """What a method says of itself, as flat values: what its search chose and saw, and what records keep beside it."""
+    details = {"chosen": made.details.get("start"), **made.details}
+    return _searched(made, draw) | {key: details[key] for key in TOLD if details.get(key) is not None}
+
+
+def _searched(made: Repaired, draw: Draw | None) -> Record:
+    """What a search chose and what it saw on the way, as flat values."""
+    search: TuningResult[Any] | None = made.details.get("search")
+    if search is None or draw is None:
+        return {"tuning_accuracy": None}
+    score, chosen = search.best.score, search.temperatures
+    description: Record = {"tuning_accuracy": score.accuracy if score else None}
+    if isinstance(chosen, Mapping):
+        layers = grouped(draw.observation.at_unit_gain(), "layerwise", form=draw.search.form)
+        wnr_db = {group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
+        pairs = {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()}
+        return {**description, "group_temperatures": pairs, "group_wnr_db": wnr_db}
+    trials = [
+        [at.lambda_prime, at.beta, seen and seen.accuracy, seen and seen.loss]
+        for at, seen in ((trial.temperatures, trial.score) for trial in search.trials)
+        if isinstance(at, Temperatures)
+    ]
+    return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
+
+
+def _wnr_db(weight_variance: float, noise_variance: float) -> float:
+    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,28 +20,23 @@ from quietnn.channels.base import Channel, Rated
 from quietnn.channels.moments import effective_wnr_db
 from quietnn.channels.table import channel_named, level_of
 from quietnn.channels.transmit import transmit
-from quietnn.errors import InvalidConfig, QuietnnError, unknown_choice
+from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.engines import OnRound, Unit, ignore
-from quietnn.experiments.methods import Draw, check_method, run_method
+from quietnn.experiments.methods import Draw, attempt, check_method, described
 from quietnn.methods import CLEAN
 from quietnn.moments import WeightStatistics
 from quietnn.observation import misjudged
 from quietnn.records import Record
-from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.grouped import grouped
-from quietnn.repairs.temperatures.result import Criterion, TuningResult
+from quietnn.repairs.temperatures.result import Criterion
 from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
 from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import is_own, load_task, own_function
 from quietnn.theory.family import Form
-from quietnn.units import db_to_ratio, ratio_to_db
-
-TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
-"""What an outcome may say of itself; it is recorded where it does."""
+from quietnn.units import db_to_ratio
 
 WHITE = "awgn"
 """The channel of the paper, whose records need no word about it."""
@@ -187,7 +182,7 @@ class Worker:
         draw = None if unit.methods == (CLEAN,) else self._draw(unit.level, unit.draw)
         for method in unit.methods:
             started = time.perf_counter()
-            made = Repaired(self._model, CLEAN) if draw is None else _attempt(method, draw)
+            made = Repaired(self._model, CLEAN) if draw is None else attempt(method, draw)
             yield self._record(unit, method, made, draw, started)
 
     def _channel(self, level: float) -> Channel:
@@ -257,8 +252,7 @@ class Worker:
             "assumed_noise_variance": assumed,
             "num_tuning_examples": config.num_tuning_examples,
             "num_passes": math.ceil(made.passes),
-            **_searched(made, draw),
-            **_told(made),
+            **described(made, draw),
             "seconds": round(time.perf_counter() - started, 3),
             "config": config.digest,
             "version": quietnn.__version__,
@@ -278,41 +272,3 @@ def _test_examples(task: Task, num_examples: int | None, first: int) -> Examples
 
 def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
     return all(torch.equal(tensor, second[name]) for name, tensor in first.items())
-
-
-def _attempt(method: str, draw: Draw) -> Repaired:
-    """What a method makes of the network; where it gives up, the received weights, and why."""
-    try:
-        return run_method(method, draw)
-    except QuietnnError as error:
-        return Repaired(draw.observation.at_unit_gain().received, method, details={"failed": str(error)})
-
-
-def _told(made: Repaired) -> Record:
-    """What a method says of itself, of what records keep."""
-    details = {"chosen": made.details.get("start"), **made.details}
-    return {key: details[key] for key in TOLD if details.get(key) is not None}
-
-
-def _searched(made: Repaired, draw: Draw | None) -> Record:
-    """What a search chose and what it saw on the way, as flat values."""
-    search: TuningResult[Any] | None = made.details.get("search")
-    if search is None or draw is None:
-        return {"tuning_accuracy": None}
-    score, chosen = search.best.score, search.temperatures
-    description: Record = {"tuning_accuracy": score.accuracy if score else None}
-    if isinstance(chosen, Mapping):
-        layers = grouped(draw.observation.at_unit_gain(), "layerwise", form=draw.search.form)
-        wnr_db = {group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
-        pairs = {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()}
-        return {**description, "group_temperatures": pairs, "group_wnr_db": wnr_db}
-    trials = [
-        [at.lambda_prime, at.beta, seen and seen.accuracy, seen and seen.loss]
-        for at, seen in ((trial.temperatures, trial.score) for trial in search.trials)
-        if isinstance(at, Temperatures)
-    ]
-    return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
-
-
-def _wnr_db(weight_variance: float, noise_variance: float) -> float:
-    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf

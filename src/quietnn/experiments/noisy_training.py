@@ -141,10 +141,7 @@ def choose(found: Iterable[Mapping[str, Any]], texts: tuple[str, ...], wnr_db: f
         for record in found
         if record.get("draw") == SELECTION_DRAW and record.get("wnr_db") == wnr_db
     }
-    finished = [(value, text) for text in texts if (value := by_text.get(text)) is not None]
     if not by_text:
         raise InvalidConfig(f"no candidate for fixed temperatures has run at {wnr_db:g} dB; run them first")
-    if not finished:
-        return str(next(iter(by_text)))
-    best = max(value for value, _ in finished)
-    return next(text for value, text in finished if value == best)
+    finished = [text for text in texts if by_text.get(text) is not None]
+    return str(max(finished or by_text, key=lambda text: by_text[text] or 0.0))

@@ -10,7 +10,6 @@ fading) and independent between devices and rounds.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -23,21 +22,6 @@ from quietnn.weights import Weights
 
 MIN_MEAN_GAIN = 1e-6
 """Below this, dividing by the mean gain would turn one lucky device into an explosion."""
-
-
-class Gains(Protocol):
-    """A piece of the channel between the devices and the server."""
-
-    @property
-    def mean(self) -> float:
-        """`E[g]`, the same for every device and every entry."""
-
-    @property
-    def second_moment(self) -> float:
-        """`E[g^2]`."""
-
-    def draw(self, num_entries: int, *, device: int, round_number: int, seed: int) -> float | Tensor:
-        """The gain of a device in a round: one number, or one for each of its entries."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +146,10 @@ class Dropout:
         arrived = torch.zeros(num_entries)
         arrived[:num_sent] = 1.0
         return arrived.roll(start)
+
+
+Gains = PhaseAlignment | ChannelInversion | Dropout
+"""A piece of the channel between the devices and the server; `draw` gives one number, or one for each entry."""
 
 
 def superpose(updates: Mapping[int, Weights]) -> dict[str, Tensor]:

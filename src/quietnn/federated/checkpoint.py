@@ -9,7 +9,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class Journal:
 
     Attributes:
         rounds: the record of every finished round.
-        fell_back: what was found damaged, until a record says it; None if nothing was.
+        fell_back: what was found damaged and from where the run goes on, until a record says so; None if nothing was.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any], *, lines: Path | None = None) -> None:
@@ -50,14 +49,27 @@ class Journal:
 
         Raises:
             InvalidConfig: if the file is of a run with other settings.
+            QuietnnError: if a file is there that may not be read.
         """
         if self._path is None:
             return None
-        stored = load_server(self._path, self._settings)
-        self.rounds, self.fell_back = stored.rounds, stored.fell_back
-        if stored.server is not None:
+        server: ServerState | None = None
+        damaged: list[str] = []
+        for place in (self._path, _beside(self._path, "previous")):
+            if server is None and place.is_file():
+                try:
+                    server, self.rounds = _read(place, self._settings)
+                except _Damaged as error:
+                    place.replace(_beside(self._path, "damaged"))
+                    damaged.append(f"{place.name} is damaged ({error})")
+        if damaged and server is None:
+            self.fell_back = f"{' and '.join(damaged)}; no older state is sound, the run starts over at round 1"
+        elif damaged and server is not None:
+            done = server.num_rounds_done
+            self.fell_back = f"{damaged[0]}; the run goes on after round {done}, the last sound one"
+        if server is not None:
             self._write(self.rounds)  # the checkpoint decides; the lines may be damaged too, or ahead of it
-        return stored.server
+        return server
 
     def finish(self, server: ServerState, record: Record) -> None:
         """A round is over. The checkpoint holds its record too, so the two never disagree after a crash."""
@@ -65,8 +77,29 @@ class Journal:
             record, self.fell_back = record | {"fell_back": self.fell_back}, None
         self.rounds.append(record)
         if self._path is not None:
-            save_server(self._path, server, self.rounds, self._settings)
+            self._save(self._path, server)
         self._write(self.rounds)
+
+    def _save(self, path: Path, server: ServerState) -> None:
+        """Write weights, memory, round records and settings; the state that was there becomes the older generation.
+
+        A crash leaves two whole generations, whichever they are. There are no generator states to save: everything
+        random follows from the seed and the round's number.
+        """
+        tensors = {_STATE + name: tensor.contiguous() for name, tensor in server.state.items()}
+        tensors |= {_MEMORY + name: tensor.contiguous() for name, tensor in server.memory.items()}
+        metadata = {
+            "num_rounds_done": str(server.num_rounds_done),
+            "settings": json.dumps(self._settings, sort_keys=True),
+            "rounds": "\n".join(records.encode(record) for record in self.rounds),
+            "checksum": _NO_CHECKSUM,
+        }
+        content = save(tensors, metadata=metadata)
+        content = content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode(), 1)
+        older = _second_name(path) if path.is_file() else None
+        write_whole(path, content)
+        if older is not None:
+            older.replace(_beside(path, "previous"))
 
     def stop(self, record: Record) -> None:
         """A round that ends the run. It is not a finished one: a new start would try it again."""
@@ -79,43 +112,6 @@ class Journal:
 
 class _Damaged(Exception):
     """A file that is not what was written; why."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What was found of a run.
-
-    Attributes:
-        server: after its last round that is sound; None if there is none.
-        rounds: the records of its rounds.
-        fell_back: what was damaged and from where the run goes on; None if nothing was.
-    """
-
-    server: ServerState | None = None
-    rounds: list[Record] = field(default_factory=list)
-    fell_back: str | None = None
-
-
-def save_server(path: Path, server: ServerState, rounds: Sequence[Record], settings: Mapping[str, Any]) -> None:
-    """Write weights, memory, round records and settings; the state that was there becomes the older generation.
-
-    A crash leaves two whole generations, whichever they are. There are no generator states to save: everything
-    random follows from the seed and the round's number.
-    """
-    tensors = {_STATE + name: tensor.contiguous() for name, tensor in server.state.items()}
-    tensors |= {_MEMORY + name: tensor.contiguous() for name, tensor in server.memory.items()}
-    metadata = {
-        "num_rounds_done": str(server.num_rounds_done),
-        "settings": json.dumps(settings, sort_keys=True),
-        "rounds": "\n".join(records.encode(record) for record in rounds),
-        "checksum": _NO_CHECKSUM,
-    }
-    content = save(tensors, metadata=metadata)
-    content = content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode(), 1)
-    older = _second_name(path) if path.is_file() else None
-    write_whole(path, content)
-    if older is not None:
-        older.replace(_beside(path, "previous"))
 
 
 def _second_name(path: Path) -> Path:
@@ -133,31 +129,7 @@ def _second_name(path: Path) -> Path:
     return hidden
 
 
-def load_server(path: Path, settings: Mapping[str, Any]) -> Stored:
-    """The newest sound state of a run.
-
-    Raises:
-        InvalidConfig: if it is of a run with other settings.
-        QuietnnError: if a file is there that may not be read.
-    """
-    found: Stored | None = None
-    damaged: list[str] = []
-    for place in (path, _beside(path, "previous")):
-        if found is None and place.is_file():
-            try:
-                found = _read(place, settings)
-            except _Damaged as error:
-                place.replace(_beside(path, "damaged"))
-                damaged.append(f"{place.name} is damaged ({error})")
-    if not damaged:
-        return found or Stored()
-    if found is None or found.server is None:
-        return Stored(fell_back=f"{' and '.join(damaged)}; no older state is sound, the run starts over at round 1")
-    done = found.server.num_rounds_done
-    return Stored(found.server, found.rounds, f"{damaged[0]}; the run goes on after round {done}, the last sound one")
-
-
-def _read(path: Path, settings: Mapping[str, Any]) -> Stored:
+def _read(path: Path, settings: Mapping[str, Any]) -> tuple[ServerState, list[Record]]:
     """One generation, if every byte of it is as it was written and its weights are finite."""
     content = _bytes_of(path)
     metadata = _metadata(content)
@@ -178,7 +150,7 @@ def _read(path: Path, settings: Mapping[str, Any]) -> Stored:
     for name, tensor in state.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise _Damaged(f"{name} is not finite")
-    return Stored(ServerState(done, state, _under(_MEMORY, tensors)), rounds)
+    return ServerState(done, state, _under(_MEMORY, tensors)), rounds
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -1,7 +1,7 @@
 """What a device does in a round: train the broadcast weights on its own examples, and say what changed."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -99,7 +99,7 @@ def train_device(
     Raises:
         Diverged: if the loss is no longer a finite number.
     """
-    copy_state(model, state)
+    model.load_state_dict(state)
     model.train()
     optimizer = torch.optim.SGD(
         model.parameters(),
@@ -145,10 +145,3 @@ def _train_epoch(
         total += loss.detach() * len(chosen)
         num_examples += len(chosen)
     return float(total) / num_examples
-
-
-@torch.no_grad()
-def copy_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Write a state dict into a model, tensor by tensor and in place."""
-    for name, tensor in model.state_dict().items():
-        tensor.copy_(state[name])

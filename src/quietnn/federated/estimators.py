@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from torch import Tensor
 
@@ -60,11 +59,8 @@ class Estimate:
     notes: Record = field(default_factory=dict)
 
 
-class Estimator(Protocol):
-    """A rule for one round. It holds no state; what it remembers goes through `memory`."""
-
-    def __call__(self, received: ReceivedSum, memory: Memory) -> Estimate:
-        """Estimate the sum of the updates."""
+Estimator = Callable[[ReceivedSum, Memory], Estimate]
+"""A rule for one round. It holds no state; what it remembers goes through the memory."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig
 from quietnn.federated.air import Air, superpose
-from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, copy_state, train_device
+from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, train_device
 from quietnn.federated.estimators import Estimator, Judge, Memory, ReceivedSum
 from quietnn.federated.screening import NORM_BOUND, screen
 from quietnn.moments import WeightStatistics
@@ -120,7 +120,7 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
         diverged=diverged,
     )
     after, notes = aggregate(federation, server, screened.updates, noisy=noisy)
-    copy_state(model, after.state)
+    model.load_state_dict(after.state)
     heard = sorted(screened.updates)
     record: Record = {"round": number + 1, "devices": heard, "loss": sum(losses[one] for one in heard) / len(heard)}
     if screened.refused:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quietnn.channels.randomness import derive_seed
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.federated.devices import DeviceData, copy_state
+from quietnn.federated.devices import DeviceData
 from quietnn.federated.estimators import Judge
 from quietnn.federated.partition import Parts
 from quietnn.score import Score
@@ -65,7 +65,7 @@ class FederatedTask:
         model = self.fresh_model(0)
 
         def score(state: Weights) -> Score:
-            copy_state(model, state)
+            model.load_state_dict(state)
             return evaluate_classifier(model, examples)
 
         return score
@@ -104,7 +104,7 @@ def _digits(name: str) -> FederatedTask:
     train = examples("train")
     assert isinstance(train.inputs, Tensor)
     make: Callable[[], nn.Module] = DigitsMLP if name == "digits/mlp" else DigitsResNet
-    return FederatedTask(name, partial(_fresh, make), train.inputs, train.labels, _as_is, examples("test"))
+    return FederatedTask(name, partial(_fresh, make), train.inputs, train.labels, nn.Identity(), examples("test"))
 
 
 def _cifar10(name: str, folder: Path, image_size: int) -> FederatedTask:
@@ -132,10 +132,6 @@ def _shrunk(images: Tensor, size: int) -> Tensor:
         shrink(piece.float(), size).round_().clamp_(0, 255).to(torch.uint8) for piece in torch.split(images, 5000)
     ]
     return torch.cat(pieces)
-
-
-def _as_is(inputs: Tensor) -> Tensor:
-    return inputs
 
 
 def _normalised(images: Tensor) -> Tensor:

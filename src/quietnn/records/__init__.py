@@ -57,7 +57,7 @@ def encode(record: Mapping[str, Any]) -> str:
     >>> encode({"wnr_db": float("inf"), "accuracy": 0.5})
     '{"wnr_db": "inf", "accuracy": 0.5}'
     """
-    return json.dumps({key: _to_json(value) for key, value in record.items()}, allow_nan=False)
+    return json.dumps(_to_json(record), allow_nan=False)
 
 
 def decode(line: str) -> Record:
@@ -66,16 +66,15 @@ def decode(line: str) -> Record:
     >>> decode('{"wnr_db": "inf", "accuracy": 0.5}')
     {'wnr_db': inf, 'accuracy': 0.5}
     """
-    record = json.loads(line)
+    record = _from_json(json.loads(line))
     if not isinstance(record, dict):
         raise ValueError("a record is a JSON object")
-    return {key: _from_json(value) for key, value in record.items()}
+    return record
 
 
 def digest(config: Mapping[str, Any]) -> str:
     """Twelve hexadecimal digits that name a configuration, whatever the order of its keys."""
-    canonical = json.dumps({key: _to_json(value) for key, value in config.items()}, sort_keys=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(_to_json(config), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def append(path: Path, records: Iterable[Record]) -> None:

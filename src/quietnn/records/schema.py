@@ -33,11 +33,21 @@ def problem(record: Mapping[str, Any]) -> str:
     >>> problem({"method": "ml", "wnr_db": 3.0, "draw": 0, "accuracy": 1.5})
     'accuracy is 1.5; it must be a number from 0 to 1'
     """
+    import quietnn
+
+    found = _field_problem(record) or _at_odds(record)
+    version = record.get("version")
+    if not found or version is None or version == quietnn.__version__:
+        return found
+    return f"{found}; quietnn {str(version)[:20]!a} wrote it and this is {quietnn.__version__}"
+
+
+def _field_problem(record: Mapping[str, Any]) -> str:
     for name, value in record.items():
         if flaw := _flaw(name, 0) or _flaw(value, 0):
-            return f"{name!a} holds {flaw}" + _written_by(record)
+            return f"{name!a} holds {flaw}"
     if not isinstance(record.get("experiment", ""), str | None):
-        return f"experiment is {repr(record['experiment'])[:60]}; it must be text" + _written_by(record)
+        return f"experiment is {repr(record['experiment'])[:60]}; it must be text"
     experiment = experiment_of(record)
     kinds = _THEORY.get(str(record.get("kind")), {}) if experiment == THEORY else _FIELDS.get(experiment, {})
     for name, kind in kinds.items():
@@ -49,8 +59,8 @@ def problem(record: Mapping[str, Any]) -> str:
             continue
         if not kind.fits(record.get(name)):
             told = f"is {repr(record[name])[:60]}" if name in record else "is missing"
-            return f"{name} {told}; it must be {kind.words}" + _written_by(record)
-    return _at_odds(record)
+            return f"{name} {told}; it must be {kind.words}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -168,11 +178,11 @@ def _at_odds(record: Mapping[str, Any]) -> str:
     for one, other in _TWINS:
         lengths = [len(record.get(name) or ()) for name in (one, other)]
         if lengths[0] != lengths[1]:
-            return f"{one} has {lengths[0]} entries and {other} {lengths[1]}; they go together" + _written_by(record)
+            return f"{one} has {lengths[0]} entries and {other} {lengths[1]}; they go together"
     if record.get("fixed") is not None and (record.get("lambda_prime") is None or record.get("beta") is None):
-        return "fixed is given without lambda_prime and beta" + _written_by(record)
+        return "fixed is given without lambda_prime and beta"
     if record.get("accuracy") is None and record.get("status") != "diverged":
-        return "accuracy is missing, and status is not 'diverged'" + _written_by(record)
+        return "accuracy is missing, and status is not 'diverged'"
     return ""
 
 
@@ -188,13 +198,3 @@ def _flaw(value: Any, depth: int) -> str:
         inside: Sequence[Any] = [*value, *value.values()] if isinstance(value, dict) else value
         return next((flaw for item in inside if (flaw := _flaw(item, depth + 1))), "")
     return ""
-
-
-def _written_by(record: Mapping[str, Any]) -> str:
-    """The end of a message about a record of another version, which may know other fields."""
-    import quietnn
-
-    version = record.get("version")
-    if version is None or version == quietnn.__version__:
-        return ""
-    return f"; quietnn {str(version)[:20]!a} wrote it and this is {quietnn.__version__}"

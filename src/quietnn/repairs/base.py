@@ -1,6 +1,5 @@
 """The shape of every repair: what arrived and what is known of the task go in, a `Repaired` comes out."""
 
-import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -46,13 +45,15 @@ class Repaired:
 
     def _repr_html_(self) -> str:
         """For notebooks: the line, and the details that are short."""
+        from html import escape  # its table of entities is for notebooks alone
+
         short = {name: str(value) for name, value in self.details.items()}
         rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td><pre>{html.escape(text)}</pre></td></tr>"
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td><pre>{escape(text)}</pre></td></tr>"
             for name, text in short.items()
             if len(text) < _LONGEST
         )
-        return f"<p><code>{html.escape(repr(self))}</code></p><table>{rows}</table>"
+        return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>"
 
 
 _LONGEST = 2000

@@ -10,7 +10,6 @@ The family of the paper (eq. 10) holds in the eigenbasis of `S`, for each input 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -132,6 +131,8 @@ def _chi_square_over_degrees(degrees: int, tail: float) -> float:
 
     In the far lower tail it lies below the exact one, and at zero for a handful of degrees: on the safe side here.
     """
+    from statistics import NormalDist  # brings fractions and decimals, for this one number
+
     spread = 2.0 / (9.0 * degrees) if degrees else math.inf
     return max(1.0 - spread + NormalDist().inv_cdf(tail) * math.sqrt(spread), 0.0) ** 3
 

@@ -75,7 +75,7 @@ class Curve:
 
 
 def make_curve(
-    method: str, wnr_db: Sequence[float], accuracies: Sequence[Sequence[float]], *, label: str = "", run: str = ""
+    method: str, wnr_db: Sequence[float], accuracies: Sequence[Sequence[float]], *, label: str = ""
 ) -> Curve:
     """A curve from plain numbers, draw by draw."""
     order = np.argsort(np.asarray(wnr_db, dtype=float))
@@ -83,7 +83,7 @@ def make_curve(
     return Curve(
         method=method,
         label=label or style_of(method).label,
-        runs=(run,),
+        runs=("",),
         draws=tuple((0, draw) for draw in range(len(matrix))),
         wnr_db=np.asarray(wnr_db, dtype=float)[order],
         accuracies=matrix[:, order],

@@ -16,19 +16,14 @@ _COLUMNS = 4
 
 
 def weights_figure(
-    counts: Sequence[int],
-    *,
-    low: float,
-    high: float,
-    mean: float,
-    variance: float,
-    noise_variance: float | None = None,
+    counts: Sequence[int], span: tuple[float, float], mean: float, variance: float, noise_variance: float | None = None
 ) -> Figure:
     """The density of the weights on a logarithmic scale, with `N(mean, variance)` over it.
 
-    The counts are those of even bins from `low` to `high`. With a noise variance, the noise `N(mean, sigma_z^2)` and
-    the clean weights that would be left are drawn too.
+    The counts are those of even bins over the span. With a noise variance, the noise `N(mean, sigma_z^2)` and the clean
+    weights that would be left are drawn too.
     """
+    low, high = span
     edges = np.linspace(low, high, len(counts) + 1)
     width = (high - low) / len(counts)
     density = np.asarray(counts, dtype=float) / max(sum(counts), 1) / width

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
 from quietnn.reports.figures import Figure, Style, drawing, settle
@@ -196,21 +198,11 @@ def _panels(
 
 
 def _relief(axes: Any, surface: Record, *, top: float, title: str) -> None:
-    import numpy as np
-
     rho, theta = np.meshgrid(surface["rho"], surface["theta"])
     error = np.array(surface["error"])
-    axes.plot_surface(
-        theta,
-        rho,
-        np.minimum(error, top),
-        cmap=_SURFACE_MAP,
-        vmax=top,
-        rstride=1,
-        cstride=1,
-        lw=0,
-        rasterized=True,  # thousands of facets would make a vector file of megabytes
-    )
+    # Rasterised, for thousands of facets would make a vector file of megabytes.
+    facets: dict[str, Any] = {"rstride": 1, "cstride": 1, "lw": 0, "rasterized": True}
+    axes.plot_surface(theta, rho, np.minimum(error, top), cmap=_SURFACE_MAP, vmax=top, **facets)
     axes.set(xlabel=r"$\theta$", ylabel=r"$\rho$", zlim=(0, top))
     axes.set_title(f"{title} (cut at {top:g})")
     axes.view_init(elev=32, azim=-58)

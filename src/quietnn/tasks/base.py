@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.batches import outputs_of
+from quietnn.batches import in_evaluation, outputs_of, take
 from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import BATCH_SIZE, Evidence
 from quietnn.losses import Losses, cross_entropy
@@ -56,11 +56,7 @@ class Examples:
 
     def take(self, indices: Tensor | slice) -> "Examples":
         """The examples at these positions, in this order."""
-        if isinstance(self.inputs, dict):
-            taken: Inputs = {name: tensor[indices] for name, tensor in self.inputs.items()}
-        else:
-            taken = self.inputs[indices]
-        return Examples(inputs=taken, labels=self.labels[indices])
+        return Examples(cast(Inputs, take(self.inputs, indices)), self.labels[indices])
 
     def batches(self, batch_size: int) -> Iterator["Examples"]:
         """The examples in order, `batch_size` at a time."""
@@ -76,18 +72,13 @@ def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
     Raises:
         InvalidConfig: if there are no examples.
     """
-    was_training = model.training
-    model.eval()
     num_examples, num_right, total_loss = 0, 0, 0.0
-    try:
-        with torch.no_grad():  # not inference mode: a search's memory needs the versions of tensors
-            for batch in batches:
-                logits = outputs_of(model, batch.inputs)
-                num_examples += len(batch)
-                num_right += int((logits.argmax(dim=1) == batch.labels).sum())
-                total_loss += float(functional.cross_entropy(logits.double(), batch.labels, reduction="sum"))
-    finally:
-        model.train(was_training)
+    with in_evaluation(model):
+        for batch in batches:
+            logits = outputs_of(model, batch.inputs)
+            num_examples += len(batch)
+            num_right += int((logits.argmax(dim=1) == batch.labels).sum())
+            total_loss += float(functional.cross_entropy(logits.double(), batch.labels, reduction="sum"))
     if num_examples == 0:
         raise InvalidConfig("there are no examples to evaluate on; ask for at least one")
     loss = math.inf if math.isnan(total_loss) else total_loss / num_examples

@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch import Tensor
 
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.models.resnet import BasicBlock, ResNet
@@ -16,9 +15,7 @@ STRENGTH = 1.5
 still right before any training."""
 
 
-def grow_resnet(
-    shallow: ResNet, deep: ResNet, *, seed: int, fresh_share: float = FRESH_SHARE, strength: float = STRENGTH
-) -> list[str]:
+def grow_resnet(shallow: ResNet, deep: ResNet, *, seed: int) -> list[str]:
     """Fill `deep` in place with the weights of `shallow`, and put strong copies before the last block of each stage.
 
     A copy's convolutions are partly drawn afresh, so that it learns something of its own. Its last gain is larger
@@ -29,8 +26,6 @@ def grow_resnet(
         shallow: the trained network.
         deep: as wide, with at least as many blocks in every stage.
         seed: of the fresh part.
-        fresh_share: how much of the added convolutions' variance is fresh, from 0 to 1.
-        strength: the added blocks' last gain, in units of the old block's.
 
     Returns:
         The names of the added blocks, such as `layer3.4`.
@@ -55,20 +50,15 @@ def grow_resnet(
             new[-1].load_state_dict(old[-1].state_dict())
         for index in range(kept, len(new) - (len(old) - kept)):
             if len(old) > kept:
-                _copy(old[-1], new[index], fresh_share, strength, generator)
+                _copy(old[-1], new[index], generator)
             added.append(f"{stage}.{index}")
     return added
 
 
-def _copy(old: BasicBlock, new: BasicBlock, fresh_share: float, strength: float, generator: torch.Generator) -> None:
+def _copy(old: BasicBlock, new: BasicBlock, generator: torch.Generator) -> None:
     new.load_state_dict(old.state_dict())
     with torch.no_grad():
-        new.bn2.weight.mul_(strength)
-        for convolution in (new.conv1, new.conv2):
-            _freshen(convolution.weight, fresh_share, generator)
-
-
-def _freshen(weight: Tensor, share: float, generator: torch.Generator) -> None:
-    with torch.no_grad():
-        fresh = torch.randn(weight.shape, generator=generator) * weight.std()
-        weight.mul_(math.sqrt(1.0 - share)).add_(fresh, alpha=math.sqrt(share))
+        new.bn2.weight.mul_(STRENGTH)
+        for weight in (new.conv1.weight, new.conv2.weight):
+            fresh = torch.randn(weight.shape, generator=generator) * weight.std()
+            weight.mul_(math.sqrt(1.0 - FRESH_SHARE)).add_(fresh, alpha=math.sqrt(FRESH_SHARE))

@@ -32,10 +32,6 @@ class Sentences:
     texts: tuple[str, ...]
     labels: tuple[int, ...]
 
-    def __len__(self) -> int:
-        """How many sentences there are."""
-        return len(self.labels)
-
 
 def load_sst2(data_dir: Path, split: str) -> Sentences:
     """Read `<data_dir>/sst2/<split>.tsv`.

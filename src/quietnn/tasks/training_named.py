@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -13,16 +13,18 @@ from quietnn.files import replacing_folder
 from quietnn.tasks.cifar10 import load_cifar10
 from quietnn.tasks.cifar10_task import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation, weights_path
 from quietnn.tasks.digits import RECIPE, train_digits
-from quietnn.tasks.fit import Progress, Run, ignore_progress
+from quietnn.tasks.fit import Progress, Run, forget_states, ignore_progress
 from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.resnet import ResNet
 from quietnn.tasks.registry import split_name
 from quietnn.tasks.sst2 import find_encoder, load_classifier, load_sst2, tokenise
 from quietnn.tasks.training import EncoderRecipe, ImageRecipe, finetune_encoder, train_classifier
-from quietnn.tasks.training_state import forget_states
 from quietnn.tasks.transformers_folder import load_tokenizer
 from quietnn.tasks.weights_file import load_weights, write_weights
+
+Start = tuple[nn.Module, InputNormalisation, dict[str, str]]
+"""What a run begins with: first weights, what they expect of inputs, and what their file should say of its origin."""
 
 PROGRESSIVE = ((16, 0.5), (24, 0.8))
 """The small images of the default CIFAR-10 recipe: the run takes about half of the time it would at full size."""
@@ -102,11 +104,10 @@ def train_task(
         _train_sst2(member, data_dir, recipe, run, target)
     elif family == "cifar10":
         start = _fresh(member, recipe.seed) if grow_from is None else grown(member, grow_from, data_dir, recipe.seed)
+        model, prepare, origin = start
         data = load_cifar10(data_dir, "train")
-        weights = train_classifier(
-            start.model, data.images, data.labels, recipe=recipe, prepare=start.normalisation, run=run
-        )
-        write_weights(target, weights, metadata={**described, **start.metadata})
+        weights = train_classifier(model, data.images, data.labels, recipe=recipe, prepare=prepare, run=run)
+        write_weights(target, weights, metadata={**described, **origin})
     else:
         write_weights(target, train_digits(run, recipe=recipe), metadata=described)
     forget_states(run_dir)  # nothing is left to resume, and another recipe may follow
@@ -120,26 +121,11 @@ def _default_run_dir(family: str, member: str, data_dir: Path, recipe: ImageReci
     return run_dir
 
 
-@dataclass(frozen=True)
-class Start:
-    """What a training run begins with.
-
-    Attributes:
-        model: the network with its first weights.
-        normalisation: what it expects of its inputs.
-        metadata: what its weights file should say of its origin.
-    """
-
-    model: nn.Module
-    normalisation: InputNormalisation
-    metadata: dict[str, str]
-
-
 def _fresh(architecture: str, seed: int) -> Start:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = IMAGE_MODELS[architecture]()
-    return Start(model, CIFAR10, {METADATA_KEY: str(CIFAR10)})
+    return model, CIFAR10, {METADATA_KEY: str(CIFAR10)}
 
 
 def grown(architecture: str, source: str, data_dir: Path, seed: int) -> Start:
@@ -153,14 +139,14 @@ def grown(architecture: str, source: str, data_dir: Path, seed: int) -> Start:
     """
     if source not in IMAGE_MODELS:
         raise InvalidConfig(f"there is no network {source!r} to grow from; use --grow-from resnet18")
-    start = _fresh(architecture, seed)
+    deep, _, _ = _fresh(architecture, seed)
     shallow = IMAGE_MODELS[source]()
-    if not (isinstance(start.model, ResNet) and isinstance(shallow, ResNet)):
+    if not (isinstance(deep, ResNet) and isinstance(shallow, ResNet)):
         raise InvalidConfig(f"{architecture} cannot grow out of {source}; grow resnet34 with --grow-from resnet18")
     normalisation = parse_normalisation(load_weights(shallow, weights_path(source, data_dir)).get(METADATA_KEY, "none"))
-    added = grow_resnet(shallow, start.model, seed=seed)
+    added = grow_resnet(shallow, deep, seed=seed)
     origin = {METADATA_KEY: str(normalisation), "grown_from": source, "added_blocks": ",".join(added)}
-    return Start(start.model, normalisation, origin)
+    return deep, normalisation, origin
 
 
 def _train_sst2(encoder: str, data_dir: Path, recipe: EncoderRecipe, run: Run, target: Path) -> None:

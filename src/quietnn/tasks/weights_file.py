@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from quietnn.checkpoints.folder import Shard, find_shards
-from quietnn.checkpoints.provenance import KEY
+from quietnn.checkpoints.history import KEY
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
 from quietnn.files import replacing

@@ -14,8 +14,6 @@ from quietnn.theory.quadratic import QuadraticNetwork
 from quietnn.theory.shallow import ShallowNetwork
 from quietnn.units import ratio_to_db
 
-Array = NDArray[np.float64]
-
 SEED = 2023
 NUM_SAMPLES_QUADRATIC = 1_000_000
 NUM_SAMPLES_SHALLOW = 300_000
@@ -60,7 +58,6 @@ class Measurement:
 class Erratum:
     """One mistake, where it stands, what should stand there, and the evidence."""
 
-    number: int
     title: str
     where: str
     printed_claim: str
@@ -81,7 +78,6 @@ def constant_c2() -> Erratum:
     )
     far = replace(PAPER_QUADRATIC, offset=1.0)
     return Erratum(
-        1,
         "The constant C2 of Theorem 1",
         "Appendix A, below eq. 33; C1' and C2' in Theorem 1",
         "`C2 = (c^2 - 1/3)^2`, hence `C1' = (c^2 - 1/3)^2 d^2 + 2 (c^4 + 10 c^2/3 + 11/45) d` and "
@@ -98,11 +94,9 @@ def saddle_point() -> Erratum:
     a, b, s = network.a, network.b, network.received_variance
     p4 = network.critical_points()[3]
     sw, sz = network.weight_variance, network.noise_variance
-    numerical = _numerical_hessian(network, p4.theta, p4.rho)
     theta, rho, step = 0.8, 0.6, 1e-4
     slope = (network.error(theta, rho + step) - network.error(theta, rho - step)) / (2 * step)
     return Erratum(
-        2,
         "P4 is a saddle point",
         "Proof of Theorem 1; Appendix A, the Hessian and the derivatives above it",
         "P4 is a local minimum; `dD/drho` and `d^2D/drho^2` hold `C1' (sw + sz)^2 theta^2`; the last step needs "
@@ -114,7 +108,7 @@ def saddle_point() -> Erratum:
                 "determinant of the Hessian at P4, figure 3",
                 None,
                 64 * sw**3 * sz * b * (b - a) / s,
-                float(np.linalg.det(numerical)),
+                float(np.linalg.det(_numerical_hessian(network, p4.theta, p4.rho))),
                 "finite differences",
             ),
             Measurement(
@@ -134,7 +128,6 @@ def stray_terms() -> Erratum:
     row = _simulated(setting, PAPER_SHALLOW, 0.8, 0.6)
     without = float(PAPER_SHALLOW.error(0.8, 0.6, "printed_without_stray"))
     return Erratum(
-        3,
         "Terms without a factor of c in Theorem 2's surface",
         "Eq. 31; Appendix B, E A12 and the derivatives",
         "`N (N-1) (theta^2 rho^2 sw + rho^4/3)^2` stands beside the terms in `c^2`",
@@ -147,7 +140,6 @@ def swapped_values() -> Erratum:
     """Erratum 4: two simulated values named the wrong way round."""
     theta = PAPER_SHALLOW.optimal_theta("printed")
     return Erratum(
-        4,
         "Two simulated values swapped",
         "Section IV-B, the text on figure 5",
         "The simulated errors of ML and of MMSE_pb are 0.25 and 0.54",
@@ -161,12 +153,13 @@ def swapped_values() -> Erratum:
 
 def lost_leading_term() -> Erratum:
     """Erratum 5: the expansion in z loses a term of order c^2."""
-    rows = [_simulated(f"ML error at c = {c}", _shallow_at(c), 1.0) for c in (0.01, 0.2, 0.4, 0.5)]
-    small = _shallow_at(0.01)
+    rows = [
+        _simulated(f"ML error at c = {c}", replace(PAPER_SHALLOW, input_limit=c), 1.0) for c in (0.01, 0.2, 0.4, 0.5)
+    ]
+    small = replace(PAPER_SHALLOW, input_limit=0.01)
     multipliers = {"sqrt(sw / (sw + 2 sz))": small.optimal_theta("printed"), "sw / S": small.optimal_theta("leading")}
     rows += [_simulated(f"error at c = 0.01, theta = {name}", small, theta) for name, theta in multipliers.items()]
     return Erratum(
-        5,
         "Theorem 2 is not the leading order in c",
         "Lemma 1 and eq. 31, eq. 32; Appendix B, eqs. 39 to 41",
         "`D_ML = 2 N c^2 sw sz / 3`, `theta* = sqrt(sw / (sw + 2 sz))`, gain `2 sz / (sw + 2 sz)`",
@@ -187,7 +180,6 @@ def low_wnr_optimum() -> Erratum:
     root = math.sqrt(network.a / network.b)
     limits = (root, root**2 + root)
     return Erratum(
-        6,
         "P3 is not the optimum when the noise is strong",
         "Theorem 1, its proof, and Appendix A below eq. 36",
         "P3 is the global minimum, and the only one to consider with P4 once `lambda >= 0` is imposed",
@@ -215,7 +207,6 @@ def negative_temperature() -> Erratum:
         (f"theta = {PAPER_SHALLOW.optimal_theta():.3f}, the exact optimum", PAPER_SHALLOW.optimal_theta()),
     )
     return Erratum(
-        7,
         "The tanh network wants no population compensation at all",
         "Theorem 2, lambda*; Section IV-B",
         "`lambda* > 0`: the optimum lies strictly between MMSE and ML",
@@ -236,12 +227,12 @@ def all_errata() -> tuple[Erratum, ...]:
 def render(errata: tuple[Erratum, ...]) -> str:
     """The whole page."""
     head = _HEAD.format(quadratic=NUM_SAMPLES_QUADRATIC, shallow=NUM_SAMPLES_SHALLOW, seed=SEED)
-    return "\n".join([head, *(_section(erratum) for erratum in errata), _MISPRINTS])
+    return "\n".join([head, *(_section(number, erratum) for number, erratum in enumerate(errata, 1)), _MISPRINTS])
 
 
-def _section(erratum: Erratum) -> str:
+def _section(number: int, erratum: Erratum) -> str:
     lines = [
-        f"## {erratum.number}. {erratum.title}",
+        f"## {number}. {erratum.title}",
         "",
         f"*Where:* {erratum.where}.",
         "",
@@ -279,13 +270,9 @@ def _simulated(
     return Measurement(quantity, float(printed), corrected, estimate.mean, "Monte Carlo", estimate.standard_error)
 
 
-def _shallow_at(input_limit: float) -> ShallowNetwork:
-    return ShallowNetwork(1.0, 0.5, 10, input_limit)
-
-
 def _ratio(input_limit: float) -> float:
     """The exact ML error over the printed one."""
-    network = _shallow_at(input_limit)
+    network = replace(PAPER_SHALLOW, input_limit=input_limit)
     return network.ml_error() / network.ml_error("printed")
 
 
@@ -298,10 +285,10 @@ def _crossing() -> float:
     return low
 
 
-def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> Array:
+def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> NDArray[np.float64]:
     at, along = np.array([theta, rho]), step * np.eye(2)
 
-    def second(first: Array, other: Array) -> float:
+    def second(first: NDArray[np.float64], other: NDArray[np.float64]) -> float:
         signs = [(p, q) for p in (-1, 1) for q in (-1, 1)]
         return float(sum(p * q * network.error(*(at + p * first + q * other)) for p, q in signs) / (4 * step * step))
 

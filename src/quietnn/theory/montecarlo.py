@@ -76,12 +76,9 @@ def simulate_shallow(
         du, dv = math.sqrt(network.noise_variance) * rng.standard_normal(shape)
         clean = (v * np.tanh(u * x)).sum(axis=1)
         outputs = [((t * (v + dv) + q) * np.tanh((t * (u + du) + q) * x)).sum(axis=1) for t, q in points]
-        return np.asarray((np.stack(outputs) - clean) ** 2)
+        return np.asarray((np.stack(outputs) - clean) ** 2).reshape(*thetas.shape, size)
 
-    flat = _average(squared_error, seed=seed, num_samples=num_samples, entries=2 * network.num_hidden)
-    if thetas.ndim == 0:
-        return Estimate(float(flat.mean[0]), float(flat.standard_error[0]), num_samples)
-    return Estimate(flat.mean.reshape(thetas.shape), flat.standard_error.reshape(thetas.shape), num_samples)
+    return _average(squared_error, seed=seed, num_samples=num_samples, entries=2 * network.num_hidden)
 
 
 def simulate_mean_output(

@@ -144,14 +144,9 @@ class QuadraticNetwork:
 
     @property
     def optimal_theta(self) -> float:
-        """`theta* = sw / S * sqrt(1 + B sz / (A sw))`, P3 of eq. 22; `optimal_rho` goes with it."""
+        """`theta* = sw / S * sqrt(1 + B sz / (A sw))`, P3 of eq. 22; `rho* = 0` goes with it, and so `beta* = 0`."""
         sw, sz = self.weight_variance, self.noise_variance
         return sw / self.received_variance * math.sqrt(1 + self.b * sz / (self.a * sw))
-
-    @property
-    def optimal_rho(self) -> float:
-        """`rho* = 0`, so `beta* = 0`."""
-        return 0.0
 
     @property
     def optimal_lambda_prime(self) -> float:
@@ -164,11 +159,6 @@ class QuadraticNetwork:
     def optimal_lambda_(self) -> float:
         """`lambda* = lambda'* / (2 sw)`, eq. 18."""
         return self.optimal_lambda_prime / (2 * self.weight_variance)
-
-    @property
-    def optimal_beta(self) -> float:
-        """`beta* = 0`, eq. 18."""
-        return 0.0
 
     @property
     def ml_error(self) -> float:
@@ -195,13 +185,8 @@ class QuadraticNetwork:
         It is P3 as long as `sz / sw <= (A + sqrt(A B)) / B`. Above that noise the edge `lambda' = 0` with
         `rho^2 = sw - A sw^2 / (B S)` has the smaller error, which the theorem overlooks.
         """
-        sw, sz, s, a, b = (
-            self.weight_variance,
-            self.noise_variance,
-            self.received_variance,
-            self.a,
-            self.b,
-        )
+        sw, sz, s = self.weight_variance, self.noise_variance, self.received_variance
+        a, b = self.a, self.b
         if sz * b <= sw * (a + math.sqrt(a * b)):
             return self.critical_points()[2]
         theta, rho = sw / s, math.sqrt(sw - a * sw * sw / (b * s))

@@ -47,23 +47,19 @@ class ChannelMoments:
     common_error: float
 
     @classmethod
-    def of(cls, activations: Tensor, *, about: Tensor, epsilon: float = 0.0) -> "ChannelMoments":
-        """The moments of activations (images, channels, ...), at least two images.
+    def of(cls, images: ImageMoments, *, about: Tensor, epsilon: float = 0.0) -> "ChannelMoments":
+        """The moments from those of each of two or more images, about the same values.
 
         Args:
-            activations: what enters a normalisation layer.
-            about: a value near each channel's mean, subtracted first so that squares lose no digits.
+            images: of what enters a normalisation layer.
+            about: a value near each channel's mean, which was subtracted first so that squares lose no digits.
             epsilon: added to a variance before anything is divided by it.
 
-        >>> moments = ChannelMoments.of(torch.tensor([[1.0], [3.0]]), about=torch.zeros(1))
+        >>> about = torch.zeros(1)
+        >>> moments = ChannelMoments.of(ImageMoments.of(torch.tensor([[1.0], [3.0]]), about=about), about=about)
         >>> moments.mean.item(), moments.variance.item(), moments.mean_error.item()
         (2.0, 2.0, 1.0)
         """
-        return cls.of_images(ImageMoments.of(activations, about=about), about=about, epsilon=epsilon)
-
-    @classmethod
-    def of_images(cls, images: ImageMoments, *, about: Tensor, epsilon: float = 0.0) -> "ChannelMoments":
-        """The moments from those of each image, about the same values."""
         per_image, squares = images.means.double(), images.squares.double()
         mean = per_image.mean(0)
         spread = squares - 2 * mean * per_image + mean**2  # of each image, about the mean of all
@@ -99,19 +95,14 @@ class PatchMoments:
     means: Tensor
 
     @classmethod
-    def of(cls, layer: nn.Module, inputs: Tensor) -> "PatchMoments":
-        """The moments over images and positions of the patches a convolution or linear layer sees.
+    def of(cls, layer: nn.Module, entries: EntryMoments) -> "PatchMoments":
+        """The moments over images and positions of the patches that a convolution or linear layer sees.
 
-        >>> layer = nn.Conv1d(1, 1, kernel_size=2)
-        >>> moments = PatchMoments.of(layer, torch.tensor([[[1.0, 3.0, 5.0]]]))       # patches (1, 3) and (3, 5)
+        >>> entries = EntryMoments.of(torch.tensor([[[1.0, 3.0, 5.0]]]))       # patches (1, 3) and (3, 5)
+        >>> moments = PatchMoments.of(nn.Conv1d(1, 1, kernel_size=2), entries)
         >>> moments.squared_means.item(), moments.variances.item(), moments.means.item()
         (20.0, 2.0, 6.0)
         """
-        return cls.of_entries(layer, EntryMoments.of(inputs))
-
-    @classmethod
-    def of_entries(cls, layer: nn.Module, entries: EntryMoments) -> "PatchMoments":
-        """The moments from those of each entry of the inputs."""
         mean, second = entries.mean, entries.variance + entries.mean**2
         if isinstance(layer, nn.Linear):
             sums = torch.stack([(mean**2).sum(), (second - mean**2).sum(), mean.sum()])

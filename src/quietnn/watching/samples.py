@@ -71,13 +71,13 @@ class Sample:
     @cached_property
     def channels(self) -> ChannelMoments:
         """Mean and variance of each channel."""
-        return ChannelMoments.of_images(self._images, about=self._about, epsilon=self._epsilon)
+        return ChannelMoments.of(self._images, about=self._about, epsilon=self._epsilon)
 
     @cached_property
     def patches(self) -> PatchMoments:
         """Of what the weights of the layer in front multiply."""
         layer, _ = self._front
-        return PatchMoments.of_entries(layer, self._entries)
+        return PatchMoments.of(layer, self._entries)
 
     @cached_property
     def concentration(self) -> float:
@@ -145,7 +145,7 @@ class HeadSample:
     def patches(self) -> PatchMoments:
         """Of what the weights of the last layer multiply."""
         assert self.layer is not None
-        return PatchMoments.of_entries(self.layer, self._entries)
+        return PatchMoments.of(self.layer, self._entries)
 
     @cached_property
     def _entries(self) -> EntryMoments:

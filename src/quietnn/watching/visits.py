@@ -108,14 +108,21 @@ def visit_batch_norms(model: nn.Module, evidence: Evidence, rule: Rule, finish: 
         InvalidConfig: if inputs are fewer than two, or no BatchNorm with running statistics is met.
         QuietnnError: if an input is not finite.
     """
-    inputs = evidence.at_once()
-    first = evidence.first(CONCENTRATION_IMAGES) if inputs is None else inputs
+    first = evidence.first(evidence.batch_size + 1)
+    is_whole = num_inputs(first) <= evidence.batch_size
+    if not is_whole:
+        first = evidence.first(CONCENTRATION_IMAGES)
     found = survey(model, first)
+    if not found.places:
+        raise InvalidConfig(
+            "this network has no BatchNorm with running statistics, so there is nothing to calibrate: "
+            "LayerNorm, GroupNorm and the like take their statistics from each input afresh"
+        )
     with undisturbed(model), eagerly(model), torch.no_grad(), _Statistics.kept_on_failure() as statistics:
-        if inputs is None:
-            passes = _InBatches(model, evidence, found, statistics).visit(first, rule, finish)
+        if is_whole:
+            passes = _at_once(model, first, found, statistics, rule, finish)
         else:
-            passes = _at_once(model, inputs, found, statistics, rule, finish)
+            passes = _InBatches(model, evidence, found, statistics).visit(first, rule, finish)
     return Visited(found.shared, passes)
 
 
@@ -158,8 +165,6 @@ def _at_once(
 
     run = _Run(at_norm)
     output = run.through(model, inputs)
-    if not statistics.clean and not shared:
-        raise _no_batch_norm()
     if finish is not None:
         finish(run.arrival(output))
     return 1.0
@@ -176,8 +181,6 @@ class _InBatches:
 
     def visit(self, first: Inputs, rule: Rule, finish: Finish | None) -> float:
         """Go through them in turn; `first` are the same first inputs for each, also where a loader shuffles."""
-        if not self._found.places:
-            raise _no_batch_norm()
         for name in self._found.places:
             visit = None if name in self._found.shared else self._up_to(name, first)
             if visit is not None:
@@ -287,10 +290,3 @@ class _Run:
         # BatchNorm counts dimension 1 as channels; a linear layer makes that its features only in two dimensions.
         is_foreign = feeder is not None and isinstance(feeder.layer, nn.Linear) and activations.dim() != 2
         return (None, None) if is_foreign else (feeder, inputs)
-
-
-def _no_batch_norm() -> InvalidConfig:
-    return InvalidConfig(
-        "this network has no BatchNorm with running statistics, so there is nothing to calibrate: "
-        "LayerNorm, GroupNorm and the like take their statistics from each input afresh"
-    )

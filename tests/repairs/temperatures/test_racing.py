@@ -94,7 +94,7 @@ def test_what_is_not_a_number_loses() -> None:
 
 
 def test_the_authors_grid_costs_less_than_a_tenth() -> None:
-    grid = AUTHORS_GRIDS["resnet"]
+    grid = product_grid(*AUTHORS_GRIDS["resnet"])
     result = race(lambda point, some: Score(0.0, point.beta**2, len(some)), grid, 100)
     assert len(grid) == 276
     assert result.num_passes <= 27.6

@@ -35,8 +35,6 @@ LOGGER = logging.getLogger("flwr")
 CHECKPOINT, ROUNDS = "server.safetensors", "rounds.jsonl"
 _OPTIMISER, _NODES = "flower optimiser/", "flower nodes"
 
-EvaluateArrays = Callable[[int, ArrayRecord], MetricRecord | None]
-
 
 @dataclass
 class _Round:
@@ -173,7 +171,7 @@ class OverTheAir(Strategy):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: EvaluateArrays | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Run the rounds that are not finished yet, and keep each one when it is.
 
@@ -203,7 +201,10 @@ class OverTheAir(Strategy):
         )
         if not result.arrays:
             result.arrays = to_arrays(self._server.state)
-        return _counted_from(self._offset, result)
+        for kind in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            found = getattr(result, kind)
+            setattr(result, kind, {number + self._offset: metrics for number, metrics in found.items()})
+        return result
 
     def _number(self, server_round: int) -> int:
         """The number of a round from 0, over all starts; Flower counts from 1, anew at each start."""
@@ -296,12 +297,3 @@ class OverTheAir(Strategy):
         memory = {name: tensor for name, tensor in server.memory.items() if name not in kept and name != _NODES}
         # Files do not keep the order of tensors, and some strategies go by it.
         return replace(server, state={name: server.state[name] for name in names}, memory=memory)
-
-
-def _counted_from(offset: int, result: Result) -> Result:
-    """The result with its rounds counted from the beginning of the run."""
-    if offset:
-        for kind in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            found = getattr(result, kind)
-            setattr(result, kind, {number + offset: metrics for number, metrics in found.items()})
-    return result

@@ -50,14 +50,12 @@ def _steps(start: float, stop: float, step: float) -> list[float]:
     return [round(start + i * step, 10) for i in range(round((stop - start) / step) + 1)]
 
 
-AUTHORS_GRIDS: dict[str, tuple[Temperatures, ...]] = {
-    "resnet": product_grid(_steps(0.95, 1.06, 0.01), _steps(-4.0, 0.4, 0.2)),
-    "shufflenetv2": product_grid(_steps(0.9, 1.15, 0.01), _steps(-4.0, 4.0, 0.5)),
-    "bert": product_grid(
-        [0.02, 0.04, 0.06, 0.08, *_steps(0.1, 1.1, 0.05)], [-30.0, -20.0, -15.0, *_steps(-10.0, 50.0, 2.0)]
-    ),
+AUTHORS_GRIDS = {
+    "resnet": (_steps(0.95, 1.06, 0.01), _steps(-4.0, 0.4, 0.2)),
+    "shufflenetv2": (_steps(0.9, 1.15, 0.01), _steps(-4.0, 4.0, 0.5)),
+    "bert": ([0.02, 0.04, 0.06, 0.08, *_steps(0.1, 1.1, 0.05)], [-30.0, -20.0, -15.0, *_steps(-10.0, 50.0, 2.0)]),
 }
-"""The grids of the paper's authors, for comparison. They cross the pole at low WNR."""
+"""The grids of the paper's authors for comparison: `lambda'` and `beta`. They cross the pole at low WNR."""
 
 
 def search_grid(

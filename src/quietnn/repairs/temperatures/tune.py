@@ -22,6 +22,7 @@ from quietnn.repairs.temperatures.searches import (
     AUTHORS_GRIDS,
     coarse_to_fine,
     even_grid,
+    product_grid,
     search_grid,
     search_layerwise,
     search_natural,
@@ -145,8 +146,10 @@ def searched(
         score, scale, criterion = partial(judge.score, whole), _scale(whole), search.criterion
         kind = search.whole or ("racing" if judge.can_race else "coarse-to-fine")
         points = search.grid
-        if points is None:
-            points = even_grid(scale) if kind == "even-grid" else AUTHORS_GRIDS.get(kind)
+        if points is None and kind == "even-grid":
+            points = even_grid(scale)
+        elif points is None and kind in AUTHORS_GRIDS:
+            points = product_grid(*AUTHORS_GRIDS[kind])
         if points is not None and not with_beta:
             points = [point for point in points if point.beta == 0]
         if kind == "racing":

@@ -61,14 +61,12 @@ def results_payload(records: Sequence[Record], *, most_rows: int) -> list[dict[s
 
 def _table(experiment: str, records: Sequence[Record], most_rows: int) -> dict[str, Any]:
     kept = records[:most_rows]
-    names = _columns(kept)
-    left_out = len(records) - len(kept)
     notice = f"The first {len(kept):,} of {counted(len(records), 'record')}; the others would make the page too large."
     return {
         "experiment": experiment,
         "numRows": len(kept),
-        "notice": notice if left_out else "",
-        "columns": [_column(name, [record.get(name) for record in kept]) for name in names],
+        "notice": notice if len(kept) < len(records) else "",
+        "columns": [_column(name, [record.get(name) for record in kept]) for name in _columns(kept)],
     }
 
 

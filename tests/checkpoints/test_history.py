@@ -1,4 +1,4 @@
-"""Checkpoints through channels: the same as in memory, and told in the metadata."""
+"""What was done to a file: kept in order, read with suspicion, and of use to a receiver."""
 
 import json
 from pathlib import Path
@@ -6,70 +6,63 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import Result
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 from typer.testing import CliRunner
 
 import quietnn
-from quietnn.channels.moments import effective_wnr_db
-from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.table import channel_named
-from quietnn.checkpoints.channel import transmit_checkpoint_through
 from quietnn.checkpoints.denoise import denoise_checkpoint
+from quietnn.checkpoints.header import read_header
+from quietnn.checkpoints.history import history, with_step
 from quietnn.checkpoints.inspect import inspect_checkpoint
 from quietnn.checkpoints.transmit import transmit_checkpoint
-from quietnn.checkpoints.workers import Streaming
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance
-from quietnn.observation import Observation
-from quietnn.weights import Weights
 
 SENT = {"verb": "transmit", "tensors": ["conv.bias"]}
+
+
 TOLD = {**SENT, "noise_variance_by_tensor": {"conv.bias": 0.1}, "gain_by_tensor": {"conv.bias": 0.5}}
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    generator = torch.Generator().manual_seed(0)
-    state = {
-        "conv.weight": torch.randn(64, 40, 3, 3, generator=generator),
-        "conv.bias": torch.randn(64, generator=generator),
-        "bn.weight": torch.ones(64),
-        "bn.running_mean": torch.zeros(64),
-        "head.weight": torch.randn(10, 64, generator=generator).half(),
-    }
-    path = tmp_path / "clean.safetensors"
-    save_file(state, path)
-    return path
-
-
 @pytest.mark.parametrize(
-    "channel",
+    ("text", "steps"),
     [
-        "quantise:num_bits=3",
-        "quantise:num_bits=3,per_channel=true,dither=true",
-        "truncate:num_bits=1",
-        "pcm:seconds=3600",
-        "reram:seconds=86400",
-        "fading:wnr_db=15,block=64",
-        "digital:wnr_db=9",
+        ("[1e999, NaN, -Infinity]", [None, None, None]),
+        ("[" * 700 + "]" * 700, ["[" * 700 + "]" * 700]),
+        ("[" * 100_000, ["[" * 100_000]),
+        ('{"verb": "other"}', [{"verb": "other"}]),
+        (f"[{10**400}]", [10**400]),
+        ("9" * 5000, ["9" * 5000]),
+        ("no JSON", ["no JSON"]),
     ],
+    ids=range(7),
 )
-def test_a_file_holds_what_memory_would(channel: str, checkpoint: Path, tmp_path: Path) -> None:
-    out = tmp_path / "noisy.safetensors"
-    run = CliRunner().invoke(app, ["transmit", str(checkpoint), str(out), "--channel", channel, "--seed", "3"])
-    assert run.exit_code == 0, run.output
-    assert "effective WNR" in run.output
-    expected = quietnn.transmit(load_file(checkpoint), channel=channel_named(channel), seed=3).received
-    written = load_file(out)
-    assert all(torch.equal(written[name], expected[name]) for name in expected)
-    with safe_open(out, "pt") as file:
-        text = json.dumps(file.metadata())
-    assert channel in text
-    assert "gain_by_tensor" in text
-    assert "offset_by_tensor" in text
+def test_histories_of_strangers(tmp_path: Path, text: str, steps: list[object]) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    save_file({"a.weight": torch.randn(3, 3)}, source, metadata={"quietnn": text})
+    assert inspect_checkpoint(source).history == steps
+    for options in (["--json"], []):
+        run = CliRunner().invoke(app, ["inspect", str(source), *options])
+        assert run.exit_code == 0, run.exception
+    denoise_checkpoint(source, out, noise_variance=0.1)
+    assert inspect_checkpoint(out).history[:-1] == steps
+    json.dumps(inspect_checkpoint(out).history, allow_nan=False)
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"note": "kept"}, {"format": "pt"}], ids=str)
+def test_loaders_find_a_format(metadata: dict[str, str] | None) -> None:
+    written = with_step(metadata, {"verb": "denoise", "wnr_db": float("inf")})
+    assert written["format"] == "pt"
+    assert written.items() >= (metadata or {}).items()
+    assert history(written)[0]["wnr_db"] is None
+
+
+def test_another_format_stays(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    save_file({"a.weight": torch.randn(3, 3)}, source, metadata={"format": "mlx"})
+    denoise_checkpoint(source, out, noise_variance=0.1)
+    assert (read_header(out).metadata or {})["format"] == "mlx"
 
 
 @pytest.mark.parametrize("groups", ["whole", "layerwise"])
@@ -195,48 +188,3 @@ def test_a_record_that_does_not_serve(history: object, message: str, checkpoint:
     assert isinstance(run.exception, quietnn.QuietnnError)
     assert message in str(run.exception)
     assert not out.exists()
-
-
-def test_one_kind_of_noise_at_a_time(checkpoint: Path, tmp_path: Path) -> None:
-    out = tmp_path / "noisy.safetensors"
-    command = ["transmit", str(checkpoint), str(out), "--seed", "3", "--channel", "pcm:seconds=1", "--wnr-db", "3"]
-    run = CliRunner().invoke(app, command)
-    assert run.exit_code != 0
-    assert "exactly one" in str(run.exception)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("channel", ["quantise:num_bits=3", "pcm:seconds=3600", "fading:wnr_db=15,block=64"])
-def test_threads_and_chunks_do_not_matter(channel: str, tmp_path: Path) -> None:
-    """Also for channels that send each tensor by itself, twice: once for what is recorded, once for what is written."""
-    generator = torch.Generator().manual_seed(0)
-    source = tmp_path / "in.safetensors"
-    save_file({f"{index}.weight": torch.randn(700, 300, generator=generator) for index in range(5)}, source)
-    found = []
-    for number, streaming in enumerate([Streaming(num_threads=1), Streaming(num_threads=5, chunk=65_536)]):
-        out = tmp_path / f"{number}.safetensors"
-        wnr_db = transmit_checkpoint_through(
-            source, out, channel=channel_named(channel), description=channel, seed=3, streaming=streaming
-        )
-        found.append((wnr_db, out.read_bytes()))
-    assert found[0] == found[1]
-    observation = quietnn.transmit(load_file(source), channel=channel_named(channel), seed=3)
-    expected = effective_wnr_db(load_file(source), observation.noise_variance)
-    assert found[0][0] == pytest.approx(expected, abs=1e-9)
-
-
-def test_quantisers_hold_a_few_tensors_at_a_time(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[int] = []
-    quantise = Quantisation.transmit
-
-    def count(self: Quantisation, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        sent.append(len(weights))
-        return quantise(self, weights, seed=seed)
-
-    monkeypatch.setattr(Quantisation, "transmit", count)
-    transmit_checkpoint_through(
-        checkpoint, tmp_path / "out.safetensors", channel=Quantisation(3), description="quantise:num_bits=3", seed=0
-    )
-    assert sent == [1] * 6  # three noisy tensors, each once for the record and once for the file

@@ -1,5 +1,10 @@
-"""The noise that `quietnn transmit` recorded in a file, for a receiver who knows the channel it came through."""
+"""What was done to a file, kept in the file: one JSON list under the metadata key `quietnn`.
 
+A receiver who knows the channel takes the noise from there: that of the last transmission.
+"""
+
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -7,22 +12,65 @@ from typing import Any
 
 from torch import Tensor
 
-from quietnn.checkpoints.numbers import finite_number
+import quietnn
 from quietnn.errors import InvalidConfig
 from quietnn.observation import undone
 from quietnn.theory.family import check_variance
 
+KEY = "quietnn"
+_MAX_DEPTH = 20
 _REMEDY = "give --noise-variance or --wnr-db instead"
+
+Step = Mapping[str, Any]
+"""One thing done to the weights: its verb, its numbers. No time and no paths, so equal runs give equal bytes."""
+
+
+def with_step(metadata: Mapping[str, str] | None, step: Step) -> dict[str, str]:
+    """The metadata with one step more; what was there stays.
+
+    A file whose metadata tell no format also gets `format: pt`, which loaders expect once there are some.
+
+    >>> with_step({"format": "pt"}, {"verb": "transmit", "seed": 1})["quietnn"]
+    '[{"version": "0.1.0", "verb": "transmit", "seed": 1}]'
+    """
+    steps = [*history(metadata), _as_json({"version": quietnn.__version__, **step})]
+    return {"format": "pt", **(metadata or {}), KEY: json.dumps(steps)}
+
+
+def history(metadata: Mapping[str, str] | None) -> list[Any]:
+    """The steps recorded in a file's metadata.
+
+    Text that is no such list, or is nested too deeply, counts as one step; numbers that are not finite as None.
+
+    >>> history(None)
+    []
+    """
+    text = (metadata or {}).get(KEY)
+    if text is None:
+        return []
+    try:
+        steps = _as_json(json.loads(text))
+    except (ValueError, RecursionError):
+        return [text]
+    return steps if isinstance(steps, list) else [steps]
+
+
+def _as_json(value: Any, depth: int = 0) -> Any:
+    """The same with None for numbers that JSON does not know, such as the WNR of a channel without noise."""
+    if depth > _MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(value, Mapping):
+        return {key: _as_json(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner, depth + 1) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
 class RecordedNoise:
     """What the last transmission tells of itself: `r = gain (w + z) + offset`.
 
-    Attributes:
-        variance: `sigma_z^2`, one for the model or by tensor name.
-        gain: what each tensor was multiplied by, where that is not one.
-        offset: what was added to each tensor, where that is not zero.
+    The variance of `z` is one for the model or by tensor name. Gains of one and offsets of zero are left out.
     """
 
     variance: float | Mapping[str, float]
@@ -41,9 +89,6 @@ def recorded_names(history: Sequence[Any]) -> list[str]:
 
     >>> recorded_names([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}])
     ['w']
-
-    Raises:
-        InvalidConfig: if the last thing done to the file was no transmission, or it does not tell its tensors.
     """
     names = _transmission(history).get("tensors")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -56,10 +101,6 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
 
     >>> recorded_noise([{"verb": "transmit", "tensors": ["w"], "noise_variance": 0.1}], ["w"])
     RecordedNoise(variance=0.1, gain={}, offset={})
-
-    Raises:
-        InvalidConfig: if the last thing done to the file was no transmission, or the record does not fit the tensors,
-            or they were sent once more just before.
     """
     step, sent = _transmission(history), set(recorded_names(history))
     unsent = [name for name in names if name not in sent]
@@ -78,19 +119,12 @@ def recorded_noise(history: Sequence[Any], names: Sequence[str]) -> RecordedNois
         raise InvalidConfig(f"the file records that nothing came through of {wrong[0]!r}; leave it out with --exclude")
     # Older files tell no offset.
     offsets = _by_tensor(step["offset_by_tensor"], names, "offset") if "offset_by_tensor" in step else {}
-    return RecordedNoise(
-        variances,
-        {name: gain for name, gain in gains.items() if gain != 1.0},
-        {name: offset for name, offset in offsets.items() if offset},
-    )
+    gains = {name: gain for name, gain in gains.items() if gain != 1.0}
+    return RecordedNoise(variances, gains, {name: offset for name, offset in offsets.items() if offset})
 
 
 def check_new_noise(history: Sequence[Any], names: Sequence[str], seed: int) -> None:
-    """Refuse to send tensors with a seed that they met before: noise depends on seed and name, so it would be the same.
-
-    Raises:
-        InvalidConfig: if the file's history has that seed on one of the tensors.
-    """
+    """Refuse to send tensors with a seed that they met before: by seed and name, it would be the same noise."""
     for step in history:
         again = _sent(step) & set(names)
         if again and step.get("seed") == seed:
@@ -133,3 +167,18 @@ def _number(value: Any, what: str) -> float:
     if "variance" in what:
         check_variance(number, f"the recorded {what}")
     return number
+
+
+def finite_number(value: Any) -> float | None:
+    """The value as a float; None if it is no number, not finite, or larger than a float can be.
+
+    >>> finite_number(3), finite_number("3"), finite_number(True), finite_number(10**400)
+    (3.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -12,10 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.table import channel_named
-from quietnn.checkpoints.channel import transmit_checkpoint_through
+from quietnn.checkpoints.changes import kept_finite, largest_magnitude
 from quietnn.checkpoints.denoise import denoise_checkpoint
-from quietnn.checkpoints.finite import kept_finite, largest_magnitude
-from quietnn.checkpoints.transmit import transmit_checkpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint, transmit_checkpoint_through
 from quietnn.errors import InvalidWeights
 from quietnn.moments import block_moments
 

@@ -1,24 +1,34 @@
-"""Changes that never write infinity: what passes a dtype is refused, and looked for only where it could be."""
+"""Changes of tensors, stretch by stretch, that never write infinity: what passes a dtype is refused."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from quietnn.checkpoints.base import Change
 from quietnn.errors import InvalidWeights
 from quietnn.moments import Moments
+
+Change = Callable[[Tensor, int], None]
+"""Changes a flat stretch of a tensor in place, given the stretch and its start in the tensor."""
+
+Look = Callable[[str, Tensor, int], None]
+"""Sees a flat stretch of a tensor, given the tensor's name, the stretch and its start in the tensor."""
+
+
+def replaced_by(tensor: Tensor) -> Change:
+    """A change of a tensor to another one."""
+    flat = tensor.detach().reshape(-1)
+
+    def change(values: Tensor, start: int) -> None:
+        values.copy_(flat[start : start + values.numel()])
+
+    return change
 
 
 def kept_finite(name: str, change: Change, *, factor: float, reach: float) -> Change:
     """The change of a tensor that raises where a result is not finite; most tensors can have none and cost nothing.
 
-    Args:
-        name: the tensor's, for the message.
-        change: what to do.
-        factor: what values are multiplied by on the way.
-        reach: no result is further from zero.
-
-    Raises:
-        InvalidWeights: when the change is made, if a result is infinite or not a number.
+    Values are multiplied by `factor` on the way, and no result is further from zero than `reach`.
     """
 
     def checked(values: Tensor, start: int) -> None:

@@ -19,9 +19,9 @@ from quietnn.channels.base import Channel
 from quietnn.channels.quantisation import Quantisation
 from quietnn.channels.repetition import Repetition
 from quietnn.channels.table import channel_named
-from quietnn.checkpoints.channel import transmit_checkpoint_through
-from quietnn.checkpoints.provenance import history
+from quietnn.checkpoints.history import history
 from quietnn.checkpoints.streamed import StreamedCheckpoint
+from quietnn.checkpoints.transmit import transmit_checkpoint_through
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.noise import NoiseVariance

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import quietnn
-from quietnn.checkpoints import sink as module
+from quietnn.checkpoints import disk as module
 from quietnn.checkpoints.denoise import denoise_checkpoint
-from quietnn.checkpoints.sink import PAGE, Sink
+from quietnn.checkpoints.disk import make_file, read_into, write_from
+from quietnn.checkpoints.header import PAGE
+from quietnn.errors import InvalidWeights
 
 SIZES = st.sampled_from([1, 7, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 5 * PAGE + 13])
 
@@ -33,10 +35,9 @@ def fill(path: Path, sizes: list[int], *, askew: int = 0) -> bytes:
     """Write pieces of these sizes, the last first; what the file should hold."""
     places = np.cumsum([0, *sizes])[:-1].tolist()
     pieces = [aligned(size, place + askew) for size, place in zip(sizes, places, strict=True)]
-    sink = Sink(path, sum(sizes))
+    make_file(path, b"", sum(sizes))
     for piece, place in reversed(list(zip(pieces, places, strict=True))):
-        sink.write(piece, place)
-    sink.finish()
+        write_from(piece, path, place)
     return b"".join(piece.numpy().tobytes() for piece in pieces)
 
 
@@ -120,7 +121,7 @@ def test_a_full_disk_is_seen_before_anything_is_written(tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "_fallocate", lambda: refuse)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match="No space left"):
-        Sink(tmp_path / "out", 10**6)
+        make_file(tmp_path / "out", b"header", 10**6)
     assert (tmp_path / "out").stat().st_size == 0
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -135,3 +136,16 @@ def test_tensors_that_begin_at_odd_places(tmp_path: Path, raw_file: Callable[...
     denoise_checkpoint(source, out, noise_variance=0.1)
     expected = quietnn.denoise({"a.weight": weight}, noise_variance=0.1).model["a.weight"]
     assert out.read_bytes().endswith(b"abc" + expected.numpy().tobytes())
+
+
+def test_what_was_written_is_read_and_no_more(tmp_path: Path) -> None:
+    path, found = tmp_path / "out", torch.empty(7, dtype=torch.uint8)
+    make_file(path, b"head", 10)
+    write_from(aligned(7, 4), path, 4)
+    read_into(found, path, 4)
+    assert found.equal(aligned(7, 4))
+    assert path.read_bytes()[:4] == b"head"
+    with pytest.raises(InvalidWeights, match="became shorter"):
+        read_into(found, path, 8)
+    with pytest.raises(InvalidWeights, match=r"cannot read .*No such file"):
+        read_into(found, tmp_path / "none", 0)
