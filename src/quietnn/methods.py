@@ -72,6 +72,7 @@ METHODS: dict[str, Method] = {
             1,
             "docs/branches.md",
         ),
+        Method("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "docs/language-models.md"),
         Method("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "docs/auto.md"),
         Method(
             "energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "docs/auto.md"

@@ -177,7 +177,7 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
         observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
     inputs, labels = blobs()
     starts = repaired_starts(observation, Evidence(inputs))[0]
-    assert list(starts) == ["centred"]
+    assert list(starts) == ["directions", "centred"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
         observation,
@@ -185,7 +185,15 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
         starts=starts,
         settings=settings,
     )
-    assert set(result.details["held_out_loss"]) == {"received", "centred", "blended", "mmse", "branches", "posterior"}
+    assert set(result.details["held_out_loss"]) == {
+        "received",
+        "centred",
+        "directions",
+        "blended",
+        "mmse",
+        "branches",
+        "posterior",
+    }
     assert min(result.details["held_out_loss"], key=lambda name: result.details["held_out_loss"][name]) in (
         "centred",
         "posterior",

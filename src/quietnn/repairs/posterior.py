@@ -105,7 +105,9 @@ def posterior(
         places |= own_starts(observation, by_group, centre, scratch)
     guard = Guard(scratch, splits)
     places = _judged(guard, places, observation)
-    start = places["centre" if centre is not None else guard.best(places)]
+    chosen = "centre" if centre is not None else guard.best(places)
+    best, start = guard.best(("received", *places)), places[chosen]
+    places = {name: places[name] for name in {chosen, best} if name in places}  # the others need no memory any more
     whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
@@ -113,7 +115,6 @@ def posterior(
 
     short = replace(settings, num_steps=settings.num_guard_steps)
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
-    best = guard.best(("received", *places))
     final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})

@@ -31,9 +31,9 @@ def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> N
     layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
     inputs = blobs()[0]
     without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
-    assert repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0] == {}
-    assert repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0] == {}
-    assert repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0] == {}
+    assert list(repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0]) == ["directions"]
+    assert list(repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0]) == ["directions"]
+    assert list(repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0]) == ["directions"]
     with pytest.raises(QuietnnError, match="nope"):
         repaired_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))[0]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from quietnn.repairs.affine import MMSE, Temperatures
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured
 from quietnn.repairs.branches import branch_denoisers, denoise_branches
+from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Whitened
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures, grouped
@@ -34,7 +35,7 @@ class Start:
     """A network that steps may begin from."""
 
     network: nn.Module  # as it would be returned
-    weights: Weights  # its noisy weights, where the steps begin
+    weights: Weights  # its noisy weights, where the steps begin; its own tensors, not copies of them
     is_scale_free: bool = False  # whether layers in front of a BatchNorm may have any scale there
     is_anchor: bool = False  # whether its BatchNorm statistics were fitted to its weights, to be carried along
 
@@ -43,7 +44,8 @@ def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> t
     """What can be made of a network without labels, and what that costs in passes.
 
     With BatchNorm the network calibrated, and with its convolutions under the structured prior as well; where each
-    input is normalised MMSE of the branches with a head that prefers no class (labels will judge it). Else nothing.
+    input is normalised MMSE by input direction, and that of the branches with a head that prefers no class (labels will
+    judge it). Else nothing.
     """
     model = observation.model
     made: list[Repaired] = []
@@ -54,6 +56,7 @@ def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> t
     if has_kernels(model):
         made.append(calibrate_structured(observation, evidence))
     if normalises_inputs(model, observation.normalisation):
+        made.append(denoise_directions(observation, evidence))
         branches = denoise_branches(observation, evidence).model
         with suppress(QuietnnError):  # no head that these inputs can centre
             centre_head(observation, branches, evidence)
@@ -72,7 +75,7 @@ def given_starts(
         if name in networks:
             raise InvalidConfig(f"a start is called {name!r}, which stands for something else here; call it otherwise")
     starts = {
-        name: Start(network, noisy_weights(network, noisy=tuple(received)), is_scale_free=anchors, is_anchor=anchors)
+        name: replace(_start(network, received, is_scale_free=anchors), is_anchor=anchors)
         for name, network in networks.items()
     }
     for name, network in networks.items():
@@ -101,7 +104,11 @@ def _differs(start: nn.Module, model: nn.Module, received: Weights, *, statistic
 
 def blended_start(model: nn.Module, received: Weights, scratch: Scratch) -> dict[str, Start]:
     """The weights as they came, with BatchNorm statistics between those stored and those of the examples."""
-    return {"blended": Start(scratch.finish(model, received), received, is_scale_free=True)}
+    return {"blended": _start(scratch.finish(model, received), received, is_scale_free=True)}
+
+
+def _start(network: nn.Module, weights: Weights, *, is_scale_free: bool = False) -> Start:
+    return Start(network, noisy_weights(network, noisy=tuple(weights)), is_scale_free)
 
 
 def own_starts(
@@ -120,19 +127,19 @@ def own_starts(
     starts = blended_start(model, received, scratch)
     if centre is not None:
         estimate = by_group.estimate(by_group.denoisers(centre))
-        return {**starts, "centre": Start(scratch.finish(model, estimate), estimate)}
+        return {**starts, "centre": _start(scratch.finish(model, estimate), estimate)}
     if scratch.follows:
         believed = observation.with_noise(believable_noise(received, observation.known_noise))
         maps = structured_denoisers(believed)
         estimate = _at_length(grouped(believed, "layerwise").estimate(maps), received)
-        return {**starts, "structured": Start(scratch.finish(model, estimate), estimate, is_scale_free=True)}
+        return {**starts, "structured": _start(scratch.finish(model, estimate), estimate, is_scale_free=True)}
     whole = grouped(observation)
     estimate = whole.estimate(whole.denoisers(MMSE))
-    starts["mmse"] = Start(scratch.finish(model, estimate), estimate)
+    starts["mmse"] = _start(scratch.finish(model, estimate), estimate)
     if (kept := scratch.tail()) is not None:
         layers = grouped(observation, "layerwise")
         estimate = layers.estimate(branch_denoisers(layers, kept))
-        starts["branches"] = Start(scratch.finish(model, estimate), estimate)
+        starts["branches"] = _start(scratch.finish(model, estimate), estimate)
     return starts
 
 
