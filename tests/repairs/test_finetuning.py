@@ -31,7 +31,7 @@ def test_low_rank_moves_matrices_by_little_rank_and_nothing_else() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10))
     inputs, labels = torch.randn(60, 12), torch.arange(60) % 10
-    tuned = finetune(network, inputs, labels, learning_rates=(1e-2,), rank=2)
+    tuned = finetune(network, inputs, labels, learning_rates=(0.1,), rank=2)
     assert tuned.name == "lora"
     for layer, other in ((network[0], tuned.model[0]), (network[2], tuned.model[2])):
         assert int(torch.linalg.matrix_rank(other.weight - layer.weight, rtol=1e-4)) == 2

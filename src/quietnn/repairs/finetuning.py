@@ -64,7 +64,8 @@ def finetune(
     """
     observation = observe(what)
     evidence = labelled(inputs, labels, "finetune", loss=loss, augment=augment)
-    learning_rates = learning_rates or (LEARNING_RATES if rank is None else LOW_RANK_LEARNING_RATES)
+    if learning_rates is None:
+        learning_rates = LEARNING_RATES if rank is None else LOW_RANK_LEARNING_RATES
     check_is(learning_rates, Sequence, "learning_rates", "give several to choose from: learning_rates=(1e-3, 1e-2)")
     if not learning_rates or min(learning_rates) <= 0:
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
