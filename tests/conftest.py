@@ -1,9 +1,7 @@
 """What every test shares: one thread, repeatable examples, a small network with every kind of tensor."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from torch import Tensor, nn
 
 torch.set_num_threads(1)
-sys.path.insert(0, str(Path(__file__).parent))  # for what several tests import and is none
 
 _SHARED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
 settings.register_profile("repeatable", derandomize=True, max_examples=60, **_SHARED)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.small_language_models import story, write_language_model
 from typer.testing import CliRunner
 
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData, QuietnnError
 from quietnn.tasks.language_model import language_model
-from small_language_models import story, write_language_model
 
 transformers = pytest.importorskip("transformers")
 

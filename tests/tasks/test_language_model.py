@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.small_language_models import FAMILIES, story, write_language_model
 from torch import nn
 
 import quietnn
@@ -13,7 +14,6 @@ from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.tasks.base import Task
 from quietnn.tasks.language_model import IGNORED, evaluate_tokens, language_model, load_language_model, num_tokens
 from quietnn.tasks.registry import load_task
-from small_language_models import FAMILIES, story, write_language_model
 
 pytest.importorskip("transformers")
 

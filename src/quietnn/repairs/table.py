@@ -14,7 +14,7 @@ from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured,
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.energy import restore_energy
-from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.finetuning import RANK, finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
 from quietnn.repairs.kinds import (
@@ -105,6 +105,7 @@ _row(
     "mmse_pb_gradient", _run(mmse_pb_gradient, "search", "seed"), applies=_NETWORK, by_auto=_STATELESS, settings=_SEARCH
 )
 _row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
+_row("lora", _run(finetune, "seed", rank=RANK), applies=_NETWORK)
 _row("posterior", _run(posterior, "settings", "seed"), applies=_NETWORK, by_auto=always, settings=_FIT)
 _row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)
