@@ -59,8 +59,10 @@ def recentre(sample: HeadSample, *, weight: ParameterNoise, bias: ParameterNoise
 
 
 @torch.no_grad()
-def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> None:
+def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> str | None:
     """One pass over all inputs; then the last bias of a repaired network takes out what noise made of mean outputs.
+
+    Returns the name of that bias, if there is noise.
 
     Raises:
         QuietnnError: for a single input, a network that does not end in a linear layer with a bias, outputs of another
@@ -68,13 +70,14 @@ def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence
     """
     layers = grouped(observation, "layerwise")
     if layers.noise_variance == 0:
-        return
+        return None
     if num_inputs(evidence.first(2)) < 2:
         raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
     head = HeadSample.merged(_heads(network, evidence))
     names = {id(one): name for name, one in network.named_parameters(remove_duplicate=False)}
     weight, bias = (_noise(layers, names, getattr(head.layer, part, None)) for part in ("weight", "bias"))
     recentre(head, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
+    return names.get(id(getattr(head.layer, "bias", None)))
 
 
 def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:

@@ -30,8 +30,6 @@ class PosteriorSettings:
         num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
-        num_folds: parts of the examples, each of which judges a fit on the others.
-        blended: BatchNorm follows the weights, see `moving_norm.py`; otherwise its statistics stay.
 
     >>> PosteriorSettings(num_steps=8).num_guard_steps
     14
@@ -41,8 +39,6 @@ class PosteriorSettings:
     num_guard_steps: int = 14
     step_size: float = 0.3
     prior: float = 0.1
-    num_folds: int = 2
-    blended: bool = True
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
