@@ -20,11 +20,13 @@ from torch import Tensor, nn
 from quietnn.batches import call
 from quietnn.errors import InvalidWeights
 from quietnn.evidence import Evidence, some_inputs
-from quietnn.noise import NoiseVariance, TensorNoise, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, TensorNoise, noise_of_each
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import denoise_branches
+from quietnn.repairs.kinds import is_transposed_linear
 from quietnn.targets import with_weights
+from quietnn.watching.batch_moments import wide
 from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.survey import given
 
@@ -63,25 +65,21 @@ def denoise_directions(
     layers = _layers(observation, result)
     if not layers:
         return Repaired(result, "directions", 0.0)
-    received, noise = observation.weights, noise_by_tensor(observation.known_noise, observation.weights)
+    received, noise = observation.weights, noise_of_each(observation.known_noise, observation.weights)
     estimates: dict[str, Tensor] = {}
     for names, moments in _second_moments(result, layers, evidence):
         directions = torch.linalg.eigh(moments)[1]
         for name in names:
-            told = one_variance(observation.known_noise) if noise is None else noise[name]
-            estimates[name] = along(received[name], told, directions, transposed=_is_transposed(layers[name]))
+            transposed = is_transposed_linear(layers[name])
+            estimates[name] = along(received[name], noise[name], directions, transposed=transposed)
     with_weights(result, estimates, in_place=True)
     return Repaired(result, "directions", 1.0)
 
 
 def along(received: Tensor, noise: TensorNoise, directions: Tensor, *, transposed: bool = False) -> Tensor:
-    """The estimate of a layer's weights along the directions of its inputs.
+    """The estimate of a layer's weights, a row for each output (a column if `transposed`), along orthonormal columns.
 
-    Args:
-        received: the noisy weights, a row for each output; a column if `transposed`.
-        noise: their variance, one number or one a weight. Where it differs, each turned weight has its own share.
-        directions: orthonormal columns.
-        transposed: outputs run along the columns.
+    Where noise differs, each turned weight has its own share.
 
     >>> weights = torch.tensor([[2.0, 0.1], [2.0, -0.1], [2.0, 0.1], [2.0, -0.1]])
     >>> along(weights, 0.5, torch.eye(2))[0]                             # 1 - 2 * 0.5 / 16, and no signal
@@ -120,13 +118,8 @@ def _layers(observation: Observation[Any, Any], result: nn.Module) -> dict[str, 
     return {
         changed[id(layer.weight)]: layer
         for layer in result.modules()
-        if (type(layer) is nn.Linear or _is_transposed(layer)) and id(layer.weight) in changed
+        if (type(layer) is nn.Linear or is_transposed_linear(layer)) and id(layer.weight) in changed
     }
-
-
-def _is_transposed(layer: nn.Module) -> bool:
-    """Whether it is transformers' Conv1D, a linear layer whose outputs run along the columns."""
-    return type(layer).__name__ == "Conv1D" and hasattr(layer, "nf")
 
 
 def _second_moments(
@@ -144,8 +137,7 @@ def _second_moments(
             if entered is last[1] and sharing.setdefault(name, last[0]) == last[0]:
                 return
             last = (name, entered)
-            rows = entered.detach().reshape(-1, entered.shape[-1])
-            rows = rows if rows.dtype == torch.float64 else rows.float()
+            rows = wide(entered.detach().reshape(-1, entered.shape[-1]))
             own = sharing.setdefault(name, name)
             sums[own] = rows.T @ rows if own not in sums else sums[own].addmm_(rows.T, rows)
 

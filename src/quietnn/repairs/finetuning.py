@@ -15,8 +15,9 @@ from quietnn.losses import Losses
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.whitened import descend, wide
+from quietnn.repairs.fitting.whitened import descend
 from quietnn.score import Split
+from quietnn.watching.batch_moments import wide
 from quietnn.weights import Weights, check_module
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
@@ -88,7 +89,7 @@ def finetune(
         split = Split.of(num_examples, held_out, seed=seed)
         for rate in learning_rates:
             candidate = scratch.finish(model, fit(split.fit, rate))
-            scores[rate] = scratch.judge_network(candidate, split.held_out)
+            scores[rate] = float(scratch.judge_parts(candidate, [split.held_out]))
     best = min(scores, key=lambda rate: scores[rate]) if scores else learning_rates[0]
     finished = scratch.finish(model, fit(torch.arange(num_examples), best))
     check_module(finished)  # steps that were too long end in infinity

@@ -22,11 +22,12 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import Start, prepare, repaired_starts
-from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise, wide
+from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import noisy_weights, with_weights
+from quietnn.watching.batch_moments import wide
 
 
 @torch.inference_mode(False)

@@ -99,12 +99,11 @@ class Scratch:
         with self._following():
             return self._judge(self._network, positions)
 
-    def judge_network(self, network: nn.Module, positions: Tensor) -> float:
-        """The mean loss of another network in evaluation mode: of a copy, for a call may leave traces in buffers."""
-        return self._judge(copy.deepcopy(network).eval(), positions)
-
     def judge_parts(self, network: nn.Module, parts: Sequence[Tensor]) -> Tensor:
-        """The same for several parts of the examples, each by itself: how much they differ tells the error."""
+        """The mean loss of another network on each of several parts: how much they differ tells the error.
+
+        It is that of a copy, for a call may leave traces in buffers.
+        """
         copied = copy.deepcopy(network).eval()
         return torch.tensor([self._judge(copied, part) for part in parts], dtype=torch.float64)
 

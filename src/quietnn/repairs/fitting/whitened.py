@@ -13,6 +13,7 @@ from quietnn.noise import TensorNoise
 from quietnn.repairs.affine import MMSE, mmse, weightwise_map
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupedWeights
+from quietnn.watching.batch_moments import wide
 from quietnn.weights import Weights
 
 _BETAS = (0.9, 0.99)
@@ -111,15 +112,6 @@ class _At(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._whitened.centre)
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """A tensor of 32 bits or more.
-
-    >>> wide(torch.zeros(1, dtype=torch.float16)).dtype, wide(torch.zeros(1, dtype=torch.float64)).dtype
-    (torch.float32, torch.float64)
-    """
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 @dataclass(frozen=True)
