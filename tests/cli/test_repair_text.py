@@ -138,3 +138,20 @@ def test_bad_input_is_told_and_nothing_is_written(
 def test_options_that_do_not_go_together_are_refused(noisy: Path, options: tuple[str, ...], message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         call("repair", noisy, noisy.parent / "out", *options, "--wnr-db", "2")
+
+
+def test_the_demo_lets_each_network_write(clean: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text(story(40, 100))
+    options = ("--language-model", clean, "--text", tmp_path / "notes.txt", "--wnr-db", "0", "--prompt", "The cat")
+    told = call("demo", *options)
+    for name in ("clean", "with noise, 0 dB", "MMSE by input direction", "Posterior"):
+        assert f"{name} (perplexity " in told
+    assert told.count("    The cat") == 4
+
+
+def test_a_folder_that_says_it_was_quantised_is_written_without_that_claim(noisy: Path, tmp_path: Path) -> None:
+    config = json.loads((noisy / "config.json").read_text())
+    (noisy / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "gptq"}}))
+    call("repair", noisy, tmp_path / "out", "--method", "mmse_layerwise", "--recorded")
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == config
+    transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")

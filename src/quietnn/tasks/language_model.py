@@ -312,3 +312,14 @@ def perplexity(loss: float) -> float:
     (20.0, inf)
     """
     return math.exp(loss) if loss < math.log(torch.finfo(torch.float64).max) else math.inf
+
+
+def generate(model: nn.Module, folder: str | Path, prompt: str, *, num_tokens: int = 40) -> str:
+    """What a causal model most likely writes after a prompt, with the tokenizer of its folder."""
+    tokenizer = load_tokenizer(Path(folder).expanduser(), "a language model")
+    tokens = torch.tensor([tokenizer(prompt)["input_ids"]])
+    with torch.no_grad():
+        for _ in range(num_tokens):
+            best = logits_of(call(model, {"input_ids": tokens}))[:, -1].argmax(dim=1, keepdim=True)
+            tokens = torch.cat([tokens, best], dim=1)
+    return " ".join(tokenizer.decode(tokens[0], skip_special_tokens=True).split())
