@@ -72,6 +72,7 @@ METHODS: dict[str, Method] = {
             1,
             "docs/branches.md",
         ),
+        Method("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "docs/language-models.md"),
         Method("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "docs/auto.md"),
         Method(
             "energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "docs/auto.md"
@@ -84,6 +85,7 @@ METHODS: dict[str, Method] = {
         Method("re_estimated", "Re-estimated", "#DDAA33", "d", ":", "inputs", 1, "Schneider et al. 2020"),
         Method("mmse_pb_gradient", "MMSE_pb by gradient", "#999933", "H", "-", "labels", 110, "docs/posterior.md"),
         Method("finetuned", "Fine-tuned", "#888888", "8", "--", "labels", 270, "docs/posterior.md"),
+        Method("lora", "Low rank (LoRA)", "#BBBBBB", "$L$", "--", "labels", 270, "Hu et al. 2022"),
         Method("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "docs/posterior.md"),
         Method("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "docs/noisy-training.md"),
         Method(
