@@ -81,17 +81,15 @@ def dirichlet(labels: Tensor, num_devices: int, *, seed: int, concentration: flo
     )
 
 
-PARTITIONS = ("sharded", "even", "dirichlet")
+PARTITIONS: dict[str, Callable[..., Parts]] = {"sharded": sharded, "even": even, "dirichlet": dirichlet}
 
 
 def make_parts(kind: str, labels: Tensor, num_devices: int, *, seed: int, concentration: float = 0.5) -> Parts:
     """The partition with this name."""
-    if kind == "dirichlet":
-        return dirichlet(labels, num_devices, seed=seed, concentration=concentration)
-    plain: dict[str, Callable[..., Parts]] = {"sharded": sharded, "even": even}
-    if kind not in plain:
+    if kind not in PARTITIONS:
         raise unknown_choice("partition", kind, PARTITIONS)
-    return plain[kind](labels, num_devices, seed=seed)
+    more = {"concentration": concentration} if kind == "dirichlet" else {}
+    return PARTITIONS[kind](labels, num_devices, seed=seed, **more)
 
 
 def _check(num_examples: int, num_devices: int) -> None:
