@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from quietnn.records.schema import CLEAN as CLEAN
+
 NEEDS = ("nothing", "inputs", "shares", "labels")
 """What a method can need beside the noisy weights, each more than the one before: inputs, inputs whose classes have
 known shares, inputs with labels."""
@@ -73,9 +75,6 @@ METHODS = {row[0]: Method(*row) for row in _ROWS}
 
 REFERENCE = "ml"
 """The method that gains are measured against: the weights used as they arrived."""
-
-CLEAN = "clean"
-"""The method name of a record that holds the accuracy without noise."""
 
 _SPARE = ("#117733", "#AA4499", "#999933", "#6699CC", "#661100", "#888888")
 _SPARE_MARKERS = ("d", "8", "H", "1", "p", "h")

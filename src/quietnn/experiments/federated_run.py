@@ -11,8 +11,7 @@ from quietnn import records
 from quietnn.channels.randomness import derive_seed
 from quietnn.channels.transmit import transmit
 from quietnn.experiments.engines import OnRound, Unit
-from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, candidate, choose
-from quietnn.experiments.sweep import RECORDS
+from quietnn.experiments.noisy_training import NoisyTraining, candidate, choose
 from quietnn.federated.checkpoint import Journal
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import Affine, Estimator
@@ -20,7 +19,8 @@ from quietnn.federated.rounds import Federation, ServerState, run_round
 from quietnn.federated.schemes import FIXED, FIXED_ORACLE, SCHEMES, fixed_temperatures
 from quietnn.federated.tasks import load_federated_task
 from quietnn.methods import CLEAN
-from quietnn.records import Record
+from quietnn.records import RECORDS, Record
+from quietnn.records.schema import SELECTION_DRAW
 from quietnn.repairs.denoise import denoise
 from quietnn.tasks.base import Examples, evaluate_classifier
 

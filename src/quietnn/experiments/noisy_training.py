@@ -14,10 +14,8 @@ from quietnn.experiments.engines import OnRound, Unit, Worker
 from quietnn.federated.schemes import FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
 from quietnn.federated.settings import FederationSettings
 from quietnn.methods import CLEAN
+from quietnn.records.schema import SELECTION_DRAW
 from quietnn.units import db_to_ratio
-
-SELECTION_DRAW = -1
-"""The draw number of the runs on which fixed temperatures are chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)

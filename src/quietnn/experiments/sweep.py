@@ -11,10 +11,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
 from quietnn.experiments.engines import OnRound, Unit, Worker, ignore, key_of, run_units
 from quietnn.files import write_whole
-from quietnn.records import Record
-
-RECORDS = "records.jsonl"
-CONFIG = "config.json"
+from quietnn.records import CONFIG, RECORDS, Record
 
 OnRecord = Callable[[Record, int, int], None]
 """Told about each new record, how many there are, and how many there will be in its stage."""

@@ -24,6 +24,9 @@ except ImportError:  # Windows
 Record = dict[str, Any]
 """A flat result: strings, numbers, booleans, None, or lists of them."""
 
+RECORDS, CONFIG = "records.jsonl", "config.json"
+"""The files of a run's folder."""
+
 MOST_RECORDS = 1_000_000
 """No run has more: ten years of work at five minutes a record, and the most that a page can count."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,23 +10,17 @@ from quietnn.methods import REFERENCE, is_oracle
 from quietnn.records import Record
 from quietnn.reports.curves import Curve, at_mean_wnr, clean_accuracy, curves
 from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db, percent
-from quietnn.reports.runs import Run, inference_records, load_run, with_accuracy, with_distinct_names
+from quietnn.reports.runs import Run, inference_records, with_accuracy, with_distinct_names
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
 
 
 @dataclass(frozen=True, eq=False)
 class TaskAnalysis:
-    """One task's curves and their gains over ML in the same run.
+    """One task's curves in the order of tables, and what each gains over ML in the same run at an accuracy, `level`.
 
-    Attributes:
-        task: the task's name.
-        level: the accuracy at which gains are read.
-        records: its records.
-        clean: the accuracy without noise and the number of test examples, if known.
-        curves: in the order of tables.
-        references: for each curve the ML curve it is compared with, if there is one.
-        gains: for each curve; None for ML itself and where there is no reference.
-        best: the place of the curve that gains most, oracles aside; None if none gains.
+    `clean` is the accuracy without noise and the number of test examples. Each curve has the ML curve that it is
+    compared with, if there is one, and its gain; ML itself has none. `best` is the place of the curve that gains most,
+    oracles aside.
     """
 
     task: str
@@ -48,22 +41,12 @@ class Analysis:
     tasks: tuple[TaskAnalysis, ...]
 
 
-def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Read one run folder, or several to be compared, and measure every method against ML.
+def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
+    """Measure the noisy inference of runs, every method against ML; other records are left out.
 
     Gains are read at an accuracy, by default 0.75 for SST-2 and 0.6 for the rest, as in the paper, with so many
     bootstrap resamples for each interval.
-
-    Raises:
-        MissingData: for a folder without records.
-        InvalidConfig: for a broken record, or records that contradict each other.
     """
-    paths = [folders] if isinstance(folders, Path) else list(folders)
-    return analyse_runs([load_run(path) for path in paths], level=level, num_resamples=num_resamples)
-
-
-def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Measure the noisy inference of runs that were read already; see `analyse`. Other records are left out."""
     kept = []
     grouped: dict[str, list[Record]] = {}
     for run in with_distinct_names(runs):
@@ -123,7 +106,7 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def analyse_task(task: str, records: Sequence[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
-    """The curves of one task's records and what each gains over ML; see `analyse`."""
+    """The curves of one task's records and what each gains over ML; see `analyse_runs`."""
     if level is None:
         level = 0.75 if task.startswith("sst2") else 0.6
     records = at_mean_wnr(records)

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from quietnn.errors import MissingData
 from quietnn.files import write_together
 from quietnn.methods import CLEAN, is_oracle
-from quietnn.records import Record, read
+from quietnn.records import RECORDS, Record, read
 from quietnn.records.schema import TRAINING
 from quietnn.reports.accuracy_figures import accuracy_figure, deployment_figure, rounds_figure
 from quietnn.reports.analysis import TaskAnalysis, analyse_task, task_tables
 from quietnn.reports.figures import Style, images
 from quietnn.reports.gains import CONFIDENCE, crossing, percent
-from quietnn.reports.runs import RECORDS
 from quietnn.reports.tables import Table, interval_text, mean_costs, to_csv, to_markdown
 from quietnn.reports.titles import counted
 
@@ -50,26 +48,6 @@ def training_analyses(
     return [analyse_training(task, mine, level=level, num_resamples=num_resamples) for task, mine in grouped.items()]
 
 
-def holds_federations(folder: Path) -> bool:
-    """Whether a folder holds records of noisy training."""
-    return bool(_training_records(folder))
-
-
-def read_federated_report(folder: Path, *, level: float | None = None, num_resamples: int = 10_000) -> TaskAnalysis:
-    """Analyse a folder that `quietnn federate` wrote; see `analyse_training`.
-
-    Raises:
-        MissingData: if there are no records of noisy training.
-        InvalidConfig: if a line is no sound record, with its number and field.
-    """
-    found = _training_records(folder)
-    if not found:
-        raise MissingData(
-            f"no records of {TRAINING} in {folder}; make some with: quietnn federate CONFIG --out {folder}"
-        )
-    return analyse_training(str(found[0].get("task", "")), found, level=level, num_resamples=num_resamples)
-
-
 def federated_sentences(task: TaskAnalysis) -> list[str]:
     """What was found, in words: the accuracy without noise, what each scheme holds, and every run that diverged."""
     found = [] if task.clean is None else [f"Without noise: {100 * task.clean[0]:.1f} %."]
@@ -99,8 +77,14 @@ def diverged_sentences(records: Sequence[Record]) -> list[str]:
 
 
 def write_federated_report(folder: Path, *, level: float | None = None, style: Style = "screen") -> list[str]:
-    """Write `summary.md`, tables and figures beside the records, and return what they say in sentences."""
-    task = read_federated_report(folder, level=level)
+    """Write `summary.md`, tables and figures beside the records, and return what they say in sentences.
+
+    A folder without records of noisy training gets nothing and says nothing.
+    """
+    found = [record for record in read(folder / RECORDS) if record.get("experiment") == TRAINING]
+    if not found:
+        return []
+    task = analyse_training(str(found[0].get("task", "")), found, level=level)
     said = federated_sentences(task)
     tables = {name: table for name, table in task_tables(task).items() if name != "cost"}
     shown = map(to_markdown, [*tables.values(), *_fixed(task.records), _cost(task.records)])
@@ -123,11 +107,6 @@ def _with_least_loss(task: TaskAnalysis) -> TaskAnalysis:
         if gain is not None and gain.gain_db is not None and not is_oracle(curve.method)
     ]
     return replace(task, best=max(gains)[1]) if gains else task
-
-
-def _training_records(folder: Path) -> list[Record]:
-    path = folder / RECORDS
-    return [record for record in read(path) if record.get("experiment") == TRAINING] if path.is_file() else []
 
 
 def _fixed(records: Sequence[Record]) -> list[Table]:

@@ -29,11 +29,7 @@ _FORMS_OF_FIGURE_6 = (
 
 
 def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dict[str, Figure]:
-    """The four figures by the name of their file; on paper each spans both columns of a page.
-
-    Raises:
-        InvalidConfig: if the records of a figure are missing.
-    """
+    """The four figures by the name of their file; on paper each spans both columns of a page."""
     import matplotlib as mpl
 
     drawn = {}

@@ -51,12 +51,7 @@ def write_analysis(
 def publication_figures(
     runs: Sequence[Run], *, style: Style = "paper", level: float | None = None
 ) -> dict[str, Figure]:
-    """Every figure that the records of some runs allow, by the name of its file.
-
-    Raises:
-        MissingData: if the records allow none.
-        InvalidConfig: for broken records, or theory records of which some are missing.
-    """
+    """Every figure that the records of some runs allow, by the name of its file; there must be one."""
     found: dict[str, Figure] = {}
     analysis = analyse_runs(runs, level=level)
     for task in analysis.tasks:
@@ -79,11 +74,7 @@ def publication_figures(
 
 
 def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
-    """Write each figure in each format; returns the paths.
-
-    Raises:
-        InvalidConfig: for a format that does not exist.
-    """
+    """Write each figure in each format; returns the paths."""
     for kind in formats:
         if kind not in FORMATS:
             raise unknown_choice("figure format", kind, FORMATS)

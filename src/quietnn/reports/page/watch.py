@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from quietnn.errors import MissingData
+from quietnn.records import CONFIG, RECORDS
 from quietnn.reports.analysis import analyse_runs
 from quietnn.reports.page.payload import page_payload
-from quietnn.reports.runs import CONFIG, RECORDS, Run, measured_cells, planned_cells, read_run
+from quietnn.reports.runs import Run, measured_cells, planned_cells, read_run
 
 Stamp = tuple[tuple[int, int], ...]
 """Size and time of change of every file that the page depends on."""
