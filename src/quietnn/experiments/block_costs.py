@@ -15,11 +15,7 @@ from quietnn.tasks.models.resnet import BasicBlock
 
 
 def without_blocks(model: nn.Module, names: Collection[str]) -> nn.Module:
-    """A copy of the network in which the residual branches of these blocks, such as `layer3.4`, give zero.
-
-    Raises:
-        InvalidConfig: if a name is not that of a residual block.
-    """
+    """A copy of the network in which the residual branches of these blocks, such as `layer3.4`, give zero."""
     blocks = residual_blocks(model)
     unknown = [name for name in names if name not in blocks]
     if unknown:

@@ -69,11 +69,7 @@ EXPERIMENTAL: dict[str, Callable[[Draw], Repaired]] = {
 
 
 def check_method(name: str) -> None:
-    """Refuse a name that is neither a repair nor one of the experiment's own.
-
-    Raises:
-        InvalidConfig: with the nearest name there is.
-    """
+    """Refuse a name that is neither a repair nor one of the experiment's own."""
     if name not in EXPERIMENTAL and name not in REPAIRS:
         raise unknown_choice("method", name, (*REPAIRS, *EXPERIMENTAL))
 
@@ -110,7 +106,10 @@ def _searched(made: Repaired, draw: Draw | None) -> Record:
     description: Record = {"tuning_accuracy": score.accuracy if score else None}
     if isinstance(chosen, Mapping):
         layers = grouped(draw.observation.at_unit_gain(), "layerwise", form=draw.search.form)
-        wnr_db = {group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
+        variances = {group: (layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
+        wnr_db = {
+            group: ratio_to_db(weight / noise) if noise else math.inf for group, (weight, noise) in variances.items()
+        }
         pairs = {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()}
         return {**description, "group_temperatures": pairs, "group_wnr_db": wnr_db}
     trials = [
@@ -119,7 +118,3 @@ def _searched(made: Repaired, draw: Draw | None) -> Record:
         if isinstance(at, Temperatures)
     ]
     return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
-
-
-def _wnr_db(weight_variance: float, noise_variance: float) -> float:
-    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf

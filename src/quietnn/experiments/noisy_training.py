@@ -61,9 +61,6 @@ class NoisyTraining(FederationSettings):
         for method in self.methods:
             if method not in METHODS:
                 raise unknown_choice("method", method, METHODS)
-        for name in ("num_draws", "num_progress_examples", "test_every", "num_selection_examples"):
-            if getattr(self, name) < 1:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.num_test_examples is not None and self.num_test_examples < 1:
             raise InvalidConfig(f"num_test_examples is {self.num_test_examples}; give 1 or more, or leave it out")
         if not self.wnr_db or not self.methods:
@@ -74,7 +71,8 @@ class NoisyTraining(FederationSettings):
             db_to_ratio(wnr_db)
         for text, wnr_db in product(self.fixed, self.wnr_db):
             fixed_temperatures(*candidate(text), wnr_db)
-        check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws)
+        counts = ("num_draws", "num_progress_examples", "test_every", "num_selection_examples")
+        check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws, at_least_one=counts)
 
     @property
     def digest(self) -> str:
@@ -130,9 +128,6 @@ def choose(found: Iterable[Mapping[str, Any]], texts: tuple[str, ...], wnr_db: f
     """The candidate whose run on the selection seed ended best, by `"validation_accuracy"` or (oracle) `"accuracy"`.
 
     Of equal ones the first wins; a run that diverged does only if all of them did, and its own run will then say so.
-
-    Raises:
-        InvalidConfig: if none of them has run.
     """
     by_text = {
         record["method"]: record.get(score)
