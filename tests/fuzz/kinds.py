@@ -28,8 +28,7 @@ from quietnn.errors import MissingData, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.noisy_training import NoisyTraining
-from quietnn.reports.analysis import analyse_runs
-from quietnn.reports.federated_report import federated_sentences, training_analyses
+from quietnn.reports.analysis import analyse_runs, federated_sentences, training_analyses
 from quietnn.reports.figures import render
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import missing_sentence, read_run

@@ -7,8 +7,8 @@ import pytest
 
 from quietnn import records
 from quietnn.records import Record
-from quietnn.reports.analysis import TaskAnalysis
-from quietnn.reports.federated_report import federated_sentences, training_analyses, write_federated_report
+from quietnn.reports.analysis import TaskAnalysis, federated_sentences, training_analyses
+from quietnn.reports.write import write_federated_report
 
 
 def record(method: str, wnr_db: float, draw: int, accuracy: float | None) -> Record:

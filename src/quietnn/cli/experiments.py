@@ -118,7 +118,7 @@ def federate(
     from quietnn.experiments.config import load_config
     from quietnn.experiments.noisy_training import NoisyTraining
     from quietnn.experiments.sweep import sweep as run
-    from quietnn.reports.federated_report import write_federated_report
+    from quietnn.reports.write import write_federated_report
 
     experiment = load_config(NoisyTraining, config, preset=preset, overrides=set_ or [])
     folder = out or Path("runs") / experiment.name

@@ -30,7 +30,7 @@ def analyze(
     ] = False,
 ) -> None:
     """Turn records into curves, gains in dB with intervals, figures and one web page."""
-    from quietnn.reports.federated_report import write_federated_report
+    from quietnn.reports.write import write_federated_report
 
     rest = []
     for run in runs:

@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from quietnn.methods import REFERENCE, is_oracle
+from quietnn.methods import CLEAN, REFERENCE, is_oracle
 from quietnn.records import Record
+from quietnn.records.schema import TRAINING
 from quietnn.reports.curves import Curve, at_mean_wnr, clean_accuracy, curves
 from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db, percent
 from quietnn.reports.runs import Run, inference_records, with_accuracy, with_distinct_names
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
+from quietnn.reports.titles import counted
+
+CHANCE = 0.1
+"""The accuracy that a run of training counts with in a curve when it diverged: ten classes, guessed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +63,29 @@ def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resampl
     return Analysis(tuple(kept), tuple(tasks))
 
 
+def training_analyses(
+    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> list[TaskAnalysis]:
+    """The trained networks of each task among records of any experiment, measured as in noisy inference.
+
+    The accuracy without noise is a mean over seeds. A run that diverged counts as `CHANCE`. Without a level, gains are
+    read at an accuracy that ML reaches only at high WNR: 85 % of the way from chance to the accuracy without noise.
+    """
+    grouped: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("experiment") == TRAINING:
+            filled = record if record.get("accuracy") is not None else {**record, "accuracy": CHANCE}
+            grouped.setdefault(str(record.get("task", "unnamed task")), []).append(filled)
+    tasks = []
+    for task, found in grouped.items():
+        accuracies = [float(record["accuracy"]) for record in found if record["method"] == CLEAN]
+        clean = float(np.mean(accuracies)) if accuracies else None
+        aim = round(CHANCE + 0.85 * ((clean or 0.6) - CHANCE), 2) if level is None else level
+        analysis = analyse_task(task, found, aim, num_resamples)
+        tasks.append(replace(analysis, clean=None if clean is None else (clean, 0)))
+    return tasks
+
+
 def sentences(task: TaskAnalysis) -> list[str]:
     """What was found, in words: the clean accuracy, the gains, and every curve that never crosses."""
     found = []
@@ -78,6 +106,34 @@ def sentences(task: TaskAnalysis) -> list[str]:
     if not any(curve.method == REFERENCE for curve in task.curves):
         found.append("No ML curve was measured, so there is nothing to measure gains against.")
     return found
+
+
+def federated_sentences(task: TaskAnalysis) -> list[str]:
+    """What was found, in words: the accuracy without noise, what each scheme holds, and every run that diverged."""
+    found = [] if task.clean is None else [f"Without noise: {100 * task.clean[0]:.1f} %."]
+    for curve, gain in zip(task.curves, task.gains, strict=True):
+        at = crossing(curve, task.level)
+        if at.wnr_db is None:
+            found.append(f"{curve.label} {at.reason}.")
+            continue
+        gained = ""
+        if gain is not None and gain.gain_db is not None:
+            interval = "" if gain.low is None else f", {percent(CONFIDENCE)} interval {interval_text(gain)}"
+            note = f"; {gain.note}" if gain.note else ""
+            seeds = counted(gain.num_draws, "seed")
+            gained = f", a gain over ML of {gain.gain_db:+.1f} dB ({seeds}{interval}{note})"
+        found.append(f"{curve.label} holds {percent(task.level)} down to {at.wnr_db:.1f} dB{gained}.")
+    return [*found, *diverged_sentences(task.records)]
+
+
+def diverged_sentences(records: Sequence[Record]) -> list[str]:
+    """A sentence for each run that diverged."""
+    return [
+        f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
+        f"{record.get('diverged_round', '?')}; it counts as {percent(CHANCE)}."
+        for record in records
+        if record.get("status") == "diverged"
+    ]
 
 
 def task_tables(task: TaskAnalysis) -> dict[str, Table]:

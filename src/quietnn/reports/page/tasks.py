@@ -11,9 +11,8 @@ import numpy as np
 from quietnn.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.accuracy_figures import by_round
-from quietnn.reports.analysis import TaskAnalysis, sentences, task_tables
+from quietnn.reports.analysis import TaskAnalysis, diverged_sentences, sentences, task_tables, training_analyses
 from quietnn.reports.curves import Curve
-from quietnn.reports.federated_report import diverged_sentences, training_analyses
 from quietnn.reports.figures import looks
 from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing, percent
 from quietnn.reports.page.tables import short, table_payload
