@@ -29,10 +29,8 @@ Key = tuple[float, int, str]
 class Unit:
     """One noisy network, or one run of a federation, and the methods to try on it.
 
-    Attributes:
-        level: the WNR, or what else the channel is set by.
-        draw: which repetition.
-        methods: names; a federation has one, or the text of a candidate for fixed temperatures.
+    The level is the WNR, or what else the channel is set by. A federation has one method, or the text of a candidate
+    for fixed temperatures.
 
     >>> Unit(4.0, 0, ("ml", "mmse")).without({(4.0, 0, "ml")})
     Unit(level=4.0, draw=0, methods=('mmse',))

@@ -24,13 +24,8 @@ TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
 class Draw:
     """One noisy network as its receiver sees it, and what an experiment knows beside it.
 
-    Attributes:
-        observation: what arrived, with the noise that the receiver believes in.
-        tuning: labelled examples to tune on.
-        oracle: the test examples, for methods that are labelled oracle and for nothing else.
-        reference: the same draw at another noise power, for methods that reuse its temperatures.
-        search: how temperatures are found.
-        seed: of the methods that split the examples or draw variants of them.
+    The test examples are for methods that are labelled oracle and for nothing else; the reference is the same draw at
+    another noise power, for methods that reuse its temperatures.
     """
 
     observation: Observation[Any, Any]

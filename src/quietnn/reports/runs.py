@@ -46,9 +46,7 @@ def load_run(folder: Path) -> Run:
 def read_run(folder: Path, *, only_sound: bool = False) -> Run:
     """Read a run folder, or the folder of a records file, whatever experiment left it.
 
-    Args:
-        folder: where it is.
-        only_sound: leave damaged lines out, and list them in the run, instead of refusing all of it.
+    A damaged line makes all of it refused; with `only_sound` it is left out and listed in the run.
 
     Raises:
         MissingData: if there is no file of records, with the path that was looked for.
