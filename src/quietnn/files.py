@@ -120,10 +120,15 @@ def _beside(out: Path, *, folder: bool, like: Path | None) -> Iterator[Path]:
     with _in_words(out):
         _remove_abandoned(out)
         mode = 0o777 if like is None else like.stat().st_mode & 0o777 | 0o700
-        with _held(partial, mode, folder=folder):
-            try:
+        is_own = True
+        try:  # around the making too: a signal may come right after it
+            with _held(partial, mode, folder=folder):
                 yield partial
-            finally:
+        except FileExistsError as error:
+            is_own = error.filename != str(partial)
+            raise
+        finally:
+            if is_own:
                 _remove(partial)
 
 

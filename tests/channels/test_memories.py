@@ -86,3 +86,20 @@ def test_bad_settings_are_refused() -> None:
             ReRAM(seconds)  # type: ignore[arg-type]
     with pytest.raises(InvalidConfig, match="spread is nan; give 0 to 1000; 0 is none, 1 is as measured"):
         ReRAM(spread=float("nan"))
+
+
+def test_tiles_have_a_range_each() -> None:
+    """A large weight far away costs nothing: its tile is another."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(64, 96, generator=generator)
+    weights[0, 95] = 100.0
+    errors = {}
+    for tile in (0, 32):
+        observation = PCM(DAY, tile=tile).transmit({"w": weights}, seed=1)
+        received = observation.at_unit_gain().received["w"]
+        errors[tile] = (received - weights)[:, :32].square().mean()
+        told = torch.as_tensor(observation.noise_variance["w"]).expand_as(weights)[:, :32].mean()  # type: ignore[index]
+        assert float(told / errors[tile]) == pytest.approx(1.0, rel=0.5 if tile == 0 else 0.15)
+    assert errors[32] < errors[0] / 20
+    one = PCM(DAY, tile=96).transmit({"w": weights}, seed=1).received["w"]
+    assert torch.equal(one, PCM(DAY).transmit({"w": weights}, seed=1).received["w"])

@@ -55,7 +55,7 @@ def test_a_network_sent_twice() -> None:
     first, second = (transmit(model, wnr_db=6.0, seed=seed) for seed in (0, 1))
     estimate = noise_power_from_receptions([first.received, second.received])
     assert abs(estimate.variance - first.noise_variance) < 3 * estimate.standard_error
-    assert estimate.relative_error < 0.02
+    assert estimate.standard_error < 0.02 * estimate.variance
     assert "2 receptions" in str(estimate)
 
 
@@ -81,7 +81,6 @@ def test_without_noise_the_estimate_is_zero() -> None:
     weights = torch.randn(10)
     estimate = noise_power_from_receptions([weights, weights.clone()])
     assert (estimate.variance, estimate.standard_error) == (0.0, 0.0)
-    assert estimate.relative_error == math.inf
 
 
 @pytest.mark.parametrize("sent", [{}, {"weight": torch.full((2, 2), torch.nan)}])

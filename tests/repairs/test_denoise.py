@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.moments import WeightStatistics
-from quietnn.observation import observe
+from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.denoise import denoise
 
@@ -86,7 +87,7 @@ def test_module_state_dict_and_in_place_agree(tiny_net: nn.Module, snapshot: Sna
 
 def test_tied_weights_are_denoised_once_and_stay_tied(tiny_net: nn.Module) -> None:
     prior = {"whole": WeightStatistics(0.0, 3.0, 10)}
-    estimate = denoise(tiny_net, noise_variance=1.0, statistics=prior).model
+    estimate = denoise(Observation(tiny_net, 1.0, statistics=prior)).model
     assert estimate.head.weight is estimate.embed.weight
     assert torch.equal(estimate.head.weight, 0.75 * tiny_net.head.weight)
 
@@ -108,7 +109,7 @@ def test_with_clean_statistics_mmse_beats_ml() -> None:
     observation = transmit(weights, wnr_db=-3.0, seed=0)
     clean = {"whole": WeightStatistics.from_clean([weights])}
     noise_variance = observation.noise_variance
-    mmse = denoise(observation.received, noise_variance=noise_variance, statistics=clean).model
+    mmse = denoise(replace(observation, statistics=clean)).model
     blind = denoise(observation.received, noise_variance=noise_variance).model
     wnr = 10**-0.3
     error = lambda estimate: (estimate - weights).square().mean().item() / noise_variance  # noqa: E731
@@ -130,8 +131,6 @@ BAD = [
     ({"groups": {"all": ["token"]}}, "each noisy tensor exactly once; look at conv.bias, conv.weight"),
     ({"groups": {"none": []}}, "group 'none' is empty; give each group"),
     ({"groups": "layerwise", "temperatures": {"conv": Temperatures(0.5)}}, "give one pair for each group"),
-    ({"statistics": {"layer": WeightStatistics(0.0, 1.0, 1)}}, "no statistics for group 'whole'"),
-    ({"statistics": {"whole": WeightStatistics(0.0, -1.0, 1)}}, "weight_variance is -1.0; a variance must"),
     ({"noisy": ["token", "nowhere"]}, "'nowhere' is not a tensor of this model; its tensors are"),
     ({"noisy": []}, "no noisy parameter at all; check the model"),
     ({"form": "central"}, "form is 'central'; "),
@@ -194,3 +193,13 @@ def test_no_noisy_parameter_at_all() -> None:
 def test_temperatures_with_another_method_s_name() -> None:
     with pytest.raises(InvalidConfig, match=r"mmse takes no lambda_prime, but got 0.5"):
         denoise(torch.ones(2), noise_variance=1.0, lambda_prime=0.5)
+
+
+@pytest.mark.parametrize(
+    ("group", "variance", "message"),
+    [("layer", 1.0, "no statistics for group 'whole'"), ("whole", -1.0, "weight_variance is -1.0; a variance must")],
+)
+def test_statistics_that_do_not_fit(group: str, variance: float, message: str) -> None:
+    told = {group: WeightStatistics(0.0, variance, 1)}
+    with pytest.raises(QuietnnError, match=message):
+        denoise(Observation(torch.ones(3), 1.0, statistics=told))

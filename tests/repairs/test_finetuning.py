@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 
 import pytest
+import torch
 from tests.repairs.blobs import blobs, norm_net
-from torch import Tensor
+from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
 from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.front import repair
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 
@@ -23,3 +25,21 @@ def test_fine_tuning_chooses_its_step_size_on_held_out_examples(snapshot: Snapsh
     assert result.details["held_out_loss"][1e-2] < result.details["held_out_loss"][1e-6]
     with pytest.raises(InvalidConfig, match="positive"):
         finetune(observation.received, Evidence(*blobs()), learning_rates=())
+
+
+def test_low_rank_moves_matrices_by_little_rank_and_nothing_else() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10))
+    inputs, labels = torch.randn(60, 12), torch.arange(60) % 10
+    tuned = finetune(network, inputs, labels, learning_rates=(0.1,), rank=2)
+    assert tuned.name == "lora"
+    for layer, other in ((network[0], tuned.model[0]), (network[2], tuned.model[2])):
+        assert int(torch.linalg.matrix_rank(other.weight - layer.weight, rtol=1e-4)) == 2
+        assert torch.equal(other.bias, layer.bias)
+    before, after = (nn.functional.cross_entropy(one(inputs), labels) for one in (network, tuned.model))
+    assert float(after.detach()) < float(before.detach()) - 0.1
+
+
+def test_low_rank_is_a_row_of_the_table() -> None:
+    network = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10))
+    assert repair(network, torch.randn(30, 12), torch.arange(30) % 10, method="lora", wnr_db=3.0).name == "lora"

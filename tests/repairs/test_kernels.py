@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import quietnn
 from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
-from quietnn.errors import InvalidConfig
+from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.batchnorm.calibrate import calibrate_structured
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
@@ -70,7 +70,7 @@ def test_without_noise_nothing_changes(lambda_prime: float) -> None:
     clean = smooth_kernels(16, 8).float()
     assert torch.equal(kernel_map(clean, 0.0, lambda_prime=lambda_prime)(clean), clean)
     model = small_network()
-    maps = structured_denoisers(Observation(model, 0.0), lambda_prime=lambda_prime)
+    maps = structured_denoisers(Observation(model, 0.0))
     layers = GroupedWeights.of(noisy_weights(model), 0.0, groups="layerwise")
     for name, tensor in layers.estimate(maps).items():
         assert torch.equal(tensor, model.get_parameter(name).detach())
@@ -184,16 +184,11 @@ def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
 def test_the_posterior_looks_at_it_as_a_start() -> None:
     received = transmit(small_network(), channel=AWGN(wnr_db=3.0), seed=1)
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    for starts in (None, {}):
-        result = posterior(received, inputs, torch.arange(20) % 4, starts=starts)
+    known = Evidence(inputs, torch.arange(20) % 4)
+    for evidence in (known, Evidence(mean_loss=known.loss_at, num_examples=20)):
+        result = posterior(received, evidence)
         assert "structured" in result.details["held_out_loss"]
         assert result.passes <= 150
-
-
-@pytest.mark.parametrize("lambda_prime", [-0.1, 1.1, float("nan")])
-def test_a_compensator_past_its_ends_is_refused(lambda_prime: float) -> None:
-    with pytest.raises(InvalidConfig, match=r"0 \(MMSE\) to 1 \(ML\)"):
-        kernel_map(torch.ones(2, 2, 3, 3), 0.1, lambda_prime=lambda_prime)
 
 
 def tiny_tensors() -> nn.Sequential:

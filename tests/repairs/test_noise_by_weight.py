@@ -13,6 +13,7 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures
 from quietnn.moments import WeightStatistics
 from quietnn.noise import mean_noise
+from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE, Temperatures, weightwise_map
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import GroupedWeights
@@ -65,8 +66,8 @@ def test_the_noisiest_weight_sets_the_pole() -> None:
 def test_mmse_by_weight_is_better_than_mmse_at_the_mean_noise_and_as_good_as_predicted(spread: float) -> None:
     weights, received, variances = noisy(spread)
     known = {"whole": STATISTICS}
-    by_weight = denoise(received, noise_variance=variances, statistics=known).model
-    at_mean = denoise(received, noise_variance=float(variances.mean()), statistics=known).model
+    by_weight = denoise(Observation(received, variances, statistics=known)).model
+    at_mean = denoise(Observation(received, float(variances.mean()), statistics=known)).model
     error, error_at_mean = ((estimate - weights).square().mean().item() for estimate in (by_weight, at_mean))
     predicted = (0.5 * variances / (0.5 + variances)).mean().item()
     assert error < error_at_mean

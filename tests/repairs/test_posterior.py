@@ -14,9 +14,8 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
-from quietnn.repairs.affine import MMSE
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import repaired_starts
+from quietnn.repairs.fitting.starts import Start, repaired_starts
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.posterior import posterior
 from quietnn.score import Split, folds
@@ -25,10 +24,15 @@ from quietnn.targets import noisy_weights, with_weights
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 
 
+def loss_alone(inputs: Tensor, labels: Tensor) -> Evidence:
+    """What does not say what the inputs are, so that nothing can be calibrated."""
+    return Evidence(mean_loss=Evidence(inputs, labels).loss_at, num_examples=len(labels))
+
+
 @pytest.mark.parametrize("network", [plain_net, norm_net])
 def test_without_noise_everything_comes_back_bit_for_bit(network: Callable[[], nn.Module], snapshot: Snapshot) -> None:
     model = network()
-    result = posterior(model, Evidence(*blobs()), noise_variance=0.0, starts={})
+    result = posterior(model, Evidence(*blobs()), noise_variance=0.0)
     assert snapshot(result.model.state_dict()) == snapshot(model.state_dict())
     assert result.model is not model
     assert result.passes == 0
@@ -40,13 +44,7 @@ def test_on_the_held_out_evidence_the_result_is_the_fit_or_the_best_start(
     network: Callable[[], nn.Module], seed: int
 ) -> None:
     observation = transmit(network(), wnr_db=-3.0, seed=seed)
-    result = posterior(
-        observation,
-        Evidence(*blobs()),
-        settings=PosteriorSettings(num_steps=8),
-        seed=seed,
-        starts={},
-    )
+    result = posterior(observation, loss_alone(*blobs()), settings=PosteriorSettings(num_steps=8), seed=seed)
     without_labels = {name: loss for name, loss in result.details["held_out_loss"].items() if name != "posterior"}
     assert result.details["chosen"] == "posterior" or result.details["held_out_loss"][result.details["chosen"]] == min(
         without_labels.values()
@@ -55,32 +53,16 @@ def test_on_the_held_out_evidence_the_result_is_the_fit_or_the_best_start(
     assert ("mmse" in result.details["held_out_loss"]) == (network is plain_net)
 
 
-def test_starts_of_the_callers_own_are_judged_beside_the_fit(snapshot: Snapshot) -> None:
-    clean = norm_net()
-    observation = transmit(clean, wnr_db=-3.0, seed=1)
-    evidence = Evidence(*blobs())
-    harmful = copy.deepcopy(observation.received)
-    with torch.no_grad():
-        harmful[3].bias.copy_(torch.tensor([50.0, 0.0, 0.0]))
-    starts = {"cheat": clean, "harmful": harmful}
-    before = {name: snapshot(network.state_dict()) for name, network in starts.items()}
-    # steps that lead nowhere near: the start is better by far
+def test_a_start_that_is_better_by_far_is_returned_as_it_is(snapshot: Snapshot) -> None:
+    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
+    # steps that lead nowhere near
     wild = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e4, prior=0.0)
-    best = posterior(
-        observation,
-        evidence,
-        starts=starts,
-        settings=wild,
-    )
-    assert best.details["chosen"] == "cheat"
-    assert snapshot(best.model.state_dict()) == before["cheat"]
-    assert best.model is not clean
-    assert (
-        best.details["held_out_loss"]["harmful"]
-        > best.details["held_out_loss"]["received"]
-        > best.details["held_out_loss"]["cheat"]
-    )
-    assert {name: snapshot(network.state_dict()) for name, network in starts.items()} == before
+    best = posterior(observation, *blobs(), settings=wild)
+    assert best.details["chosen"] == "calibrated"
+    start = repaired_starts(observation, Evidence(blobs()[0]))[0]["calibrated"]
+    assert snapshot(best.model.state_dict()) == snapshot(start.network.state_dict())
+    losses = best.details["held_out_loss"]
+    assert losses["posterior"] > losses["received"] > losses["calibrated"]
 
 
 def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
@@ -94,38 +76,28 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     result = posterior(
         observation,
         evidence,
-        starts=starts,
         settings=settings,
     )
     assert result.details["chosen"] == "posterior"
     assert result.details["held_out_loss"]["posterior"] == pytest.approx(
         result.details["held_out_loss"]["calibrated"], rel=1e-4
     )
-    for name, tensor in starts["calibrated"].state_dict().items():
+    for name, tensor in starts["calibrated"].network.state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
-    alone = posterior(
-        observation,
-        evidence,
-        settings=settings,
-        starts={},
-    )
+    alone = posterior(observation, loss_alone(inputs, labels), settings=settings)
     assert alone.details["held_out_loss"]["posterior"] != pytest.approx(
         result.details["held_out_loss"]["posterior"], rel=1e-3
     )
 
 
-def test_starts_are_made_where_there_are_inputs_and_none_are_given() -> None:
+def test_starts_are_made_where_there_are_inputs() -> None:
     inputs, labels = blobs()
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     settings = PosteriorSettings(num_steps=2)
     made = posterior(observation, inputs, labels, settings=settings)
-    starts = repaired_starts(observation, Evidence(inputs))[0]
-    given = posterior(observation, inputs, labels, settings=settings, starts=starts)
-    assert made.details == given.details
-    assert torch.equal(made.model[0].weight, given.model[0].weight)
-    assert made.passes == given.passes + 1, "calibration is one pass"
-    loss = Evidence(mean_loss=Evidence(inputs, labels).loss_at, num_examples=60)
-    assert "calibrated" not in posterior(observation, loss, settings=settings).details["held_out_loss"]
+    assert set(made.details["held_out_loss"]) == {"received", "calibrated", "posterior"}
+    alone = posterior(observation, loss_alone(inputs, labels), settings=settings)
+    assert set(alone.details["held_out_loss"]) == {"received", "blended", "structured", "posterior"}
 
 
 def test_gain_and_offset_are_undone_first() -> None:
@@ -139,34 +111,28 @@ def test_gain_and_offset_are_undone_first() -> None:
     torch.testing.assert_close(one.model[0].weight, other.model[0].weight, atol=1e-3, rtol=1e-3)
 
 
-def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_steps_begin() -> None:
+def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_steps_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The examples' own are clearly better on the half that they were not taken from."""
-    evidence = Evidence(*blobs())
     rounded = transmit(norm_net(), channel=channel_named("quantise", 2), seed=0).at_unit_gain()
     broken = copy.deepcopy(rounded.received)
     broken[1].running_mean.add_(10 * broken[1].running_var.sqrt())
-    starts = {"calibrated": broken}
+    start = Start(broken, noisy_weights(broken), is_anchor=True)
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
-    result = posterior(
-        rounded,
-        evidence,
-        starts=starts,
-        settings=settings,
-    )
-    alone = posterior(rounded, evidence, settings=settings, starts={})
+    alone = posterior(rounded, loss_alone(*blobs()), settings=settings)
+    monkeypatch.setattr("quietnn.repairs.posterior.repaired_starts", lambda *_: ({"calibrated": start}, 1.0))
+    result = posterior(rounded, *blobs(), settings=settings)
     assert result.details["held_out_loss"]["blended"] < result.details["held_out_loss"]["calibrated"]
     for name, tensor in alone.model.state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
-    twice = {"one": broken, "other": copy.deepcopy(broken)}
-    full = posterior(rounded, evidence, starts=twice)
-    assert full.passes + len(twice) <= 150
+    assert posterior(rounded, *blobs()).passes <= 150
 
 
 def test_noise_is_taken_at_its_word() -> None:
     """Whatever the examples' own statistics would be worth, those of a start were fitted to what noise does."""
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    starts = repaired_starts(observation, Evidence(blobs()[0]))[0]
-    result = posterior(observation, Evidence(*blobs()), starts=starts)
+    result = posterior(observation, Evidence(*blobs()))
     assert "blended" not in result.details["held_out_loss"]
 
 
@@ -177,20 +143,27 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
         observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
     inputs, labels = blobs()
     starts = repaired_starts(observation, Evidence(inputs))[0]
-    assert list(starts) == ["centred"]
+    assert list(starts) == ["directions", "centred"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
         observation,
         Evidence(inputs, labels),
-        starts=starts,
         settings=settings,
     )
-    assert set(result.details["held_out_loss"]) == {"received", "centred", "blended", "mmse", "branches", "posterior"}
+    assert set(result.details["held_out_loss"]) == {
+        "received",
+        "centred",
+        "directions",
+        "blended",
+        "mmse",
+        "branches",
+        "posterior",
+    }
     assert min(result.details["held_out_loss"], key=lambda name: result.details["held_out_loss"][name]) in (
         "centred",
         "posterior",
     )
-    assert torch.allclose(result.model[3].bias, starts["centred"][3].bias, atol=1e-3)
+    assert torch.allclose(result.model[3].bias, starts["centred"].network[3].bias, atol=1e-3)
 
 
 def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
@@ -206,50 +179,17 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
 
     results = []
     for network in (received, torch.compile(received, backend=backend)):
-        starts = repaired_starts(Observation(network, 0.1), Evidence(inputs))[0]
+        repaired_starts(Observation(network, 0.1), Evidence(inputs))
         evidence = Evidence(inputs, labels)
         Scratch(Observation(network, None), evidence, blended=True).gradient(
             noisy_weights(network), torch.arange(60), torch.Generator()
         )
         assert num_compiled == 0
-        results.append(posterior(network, evidence, noise_variance=0.1, starts=starts))
+        results.append(posterior(network, evidence, noise_variance=0.1))
     plain, compiled = results
     assert plain.details["held_out_loss"] == pytest.approx(compiled.details["held_out_loss"], rel=1e-5)
     for name, tensor in plain.model.state_dict().items():
         torch.testing.assert_close(compiled.model.state_dict()[f"_orig_mod.{name}"], tensor, rtol=1e-4, atol=1e-5)
-
-
-def test_without_statistics_a_centre_may_be_given_beside_starts() -> None:
-    received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
-    starts = repaired_starts(Observation(received, 0.1), Evidence(blobs()[0]))[0]
-    settings = PosteriorSettings(num_steps=1, num_guard_steps=1, blended=False)
-    evidence = Evidence(*blobs())
-    result = posterior(
-        received,
-        evidence,
-        noise_variance=0.1,
-        starts=starts,
-        centre=MMSE,
-        settings=settings,
-    )
-    assert {"centred", "centre"} <= set(result.details["held_out_loss"])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"name": "blended"}, "stands for something else"),
-        ({"centre": MMSE}, "leave out centre"),
-        ({"settings": PosteriorSettings(blended=False)}, "blended=False"),
-        ({"name": "received"}, "stands for something else"),
-    ],
-)
-def test_starts_that_go_with_nothing_else(wrong: dict[str, object], message: str) -> None:
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    options = {name: value for name, value in wrong.items() if name != "name"}
-    starts = {str(wrong.get("name", "calibrated")): copy.deepcopy(observation.received)}
-    with pytest.raises(InvalidConfig, match=message):
-        posterior(observation.received, Evidence(*blobs()), noise_variance=0.1, starts=starts, **options)
 
 
 def test_a_fit_that_harms_is_rejected() -> None:
@@ -262,7 +202,6 @@ def test_a_fit_that_harms_is_rejected() -> None:
         observation,
         Evidence(inputs, wrong),
         settings=PosteriorSettings(num_steps=10, step_size=2.0, prior=0.0),
-        starts={},
     )
     assert result.details["chosen"] != "posterior"
     assert (result.details["fit_loss"], result.details["move"]) == ((), 0.0)
@@ -273,7 +212,7 @@ def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None
     inputs, labels = blobs(300)
     evidence = Evidence(inputs, labels)
     observation = transmit(network(), wnr_db=-3.0, seed=1)
-    result = posterior(observation, Evidence(*blobs()), starts={})
+    result = posterior(observation, Evidence(*blobs()))
     before, after = (
         evidence.loss_at(net.eval(), torch.arange(300), None).item() for net in (observation.received, result.model)
     )
@@ -289,7 +228,7 @@ def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(sna
     model = observation.received.train()
     model[0].weight.requires_grad_(False)
     before = snapshot(model.state_dict())
-    result = posterior(model, Evidence(*blobs()), noise_variance=observation.noise_variance, starts={})
+    result = posterior(model, Evidence(*blobs()), noise_variance=observation.noise_variance)
     assert snapshot(model.state_dict()) == before
     assert all(layer.training for layer in model.modules())
     assert all(layer.training for layer in result.model.modules())
@@ -311,7 +250,7 @@ def test_shared_layers_and_tied_weights_stay_shared() -> None:
     settings = PosteriorSettings(num_steps=10)
     result = posterior(
         observation, Evidence(*blobs()),
-        settings=settings, starts={},
+        settings=settings,
     )  # fmt: skip
     assert result.details["chosen"] == "posterior"
     assert result.model[0].weight is result.model[3].weight
@@ -331,7 +270,6 @@ def test_the_seed_decides_and_nothing_else() -> None:
             Evidence(*blobs(), augment=jitter),
             settings=PosteriorSettings(num_steps=6),
             seed=seed,
-            starts={},
         )
         weight: Tensor = result.model[0].weight
         return weight
@@ -373,29 +311,13 @@ def test_every_example_is_held_out_once() -> None:
         folds(2, 3, seed=0)
 
 
-def test_a_centre_of_ones_own_is_where_the_steps_start() -> None:
-    observation = transmit(plain_net(), wnr_db=3.0, seed=0)
-    evidence = Evidence(*blobs())
-    short = PosteriorSettings(num_steps=1, step_size=1e-9)
-    lazy = posterior(
-        observation,
-        evidence,
-        centre=MMSE,
-        settings=short,
-    )
-    assert lazy.details["held_out_loss"]["posterior"] == pytest.approx(
-        lazy.details["held_out_loss"]["centre"], rel=1e-6
-    )
-    assert lazy.details["held_out_loss"]["centre"] != pytest.approx(lazy.details["held_out_loss"]["received"], rel=1e-3)
-
-
 def test_the_posterior_takes_noise_by_layer() -> None:
     network = trained(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
     received = transmit(network, noise_variance=0.05, seed=0).received
     inputs, labels = blobs()
     evidence = Evidence(inputs, labels)
     noise = {"0": 0.05, "2": 0.05}
-    one, by_layer = (posterior(received, evidence, noise_variance=variance, starts={}) for variance in (0.05, noise))
+    one, by_layer = (posterior(received, evidence, noise_variance=variance) for variance in (0.05, noise))
     assert one.details["chosen"] == by_layer.details["chosen"]
     assert one.details["held_out_loss"]["posterior"] == pytest.approx(
         by_layer.details["held_out_loss"]["posterior"], rel=1e-3

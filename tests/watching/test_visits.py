@@ -27,7 +27,7 @@ METHODS: dict[str, Method] = {
     "calibrated_balanced": lambda observation, evidence: calibrate(observation, evidence, balanced_classes=True),
     "structured": calibrate_structured,
     "mmse_calibrated": mmse_calibrated,
-    "re_estimated": lambda observation, evidence: re_estimate(observation, evidence, sample_weight=0.7),
+    "re_estimated": re_estimate,
 }
 
 
@@ -191,7 +191,7 @@ def test_nothing_behind_a_batch_norm_is_run_on_the_way_to_it(images: Tensor) -> 
     network = received(images, convolutional())
     sizes: list[int] = []
     network[-1].register_forward_hook(lambda _, args, __: sizes.append(len(args[0])))
-    re_estimate(Observation(network, NOISE), in_batches(images), sample_weight=0.0)
+    re_estimate(Observation(network, NOISE), in_batches(images))
     assert sizes == [2]  # the survey
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quietnn.channels.moments import Conditional, ErrorMoments, observed
 from quietnn.channels.randomness import check_seed, standard_normal
-from quietnn.noise import NoiseVariance
+from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
@@ -40,9 +40,12 @@ class Memory(ABC):
     Attributes:
         compensate: global drift compensation (Joshi et al. 2020): multiply each tensor by one factor that restores the
             sum of absolute weights to that just after writing.
+        tile: inputs that share a tile, whose largest weight has the largest conductance; 0 puts all on one. What is
+            told of several tiles is their mean gain, with each tile's own undone, and the noise of each.
     """
 
     compensate: bool
+    tile: int
     by_tensor: ClassVar[bool] = True
 
     @abstractmethod
@@ -61,14 +64,35 @@ class Memory(ABC):
         """What is read of the weights, with gain and noise as the model predicts them for each tensor."""
         check_weights(weights)
         check_seed(seed)
-        received, told = {}, {}
+        received: dict[str, Tensor] = {}
+        told: dict[str, tuple[TensorNoise, float, float]] = {}
         for name, tensor in weights.items():
-            read, written = self.store(tensor, seed=seed, name=name)
-            factor = _drift_factor(read, written) if self.compensate else 1.0
-            moments = self.predict(tensor)
-            received[name] = (read * factor).to(tensor.dtype)
-            told[name] = moments.noise_variance, moments.gain * factor, moments.offset * factor
+            width = tensor[0].numel() if self.tile and tensor.dim() > 1 else 0
+            if width <= self.tile:
+                received[name], told[name] = self._on_one_tile(tensor, seed=seed, name=name)
+            else:
+                received[name], noise = self._on_tiles(tensor, seed=seed, name=name)
+                told[name] = noise, 1.0, 0.0
         return observed(received, told, rounded=False)
+
+    def _on_one_tile(self, tensor: Tensor, *, seed: int, name: str) -> tuple[Tensor, tuple[float, float, float]]:
+        """What is read, and what is told of it: noise variance, gain and offset."""
+        read, written = self.store(tensor, seed=seed, name=name)
+        factor = _drift_factor(read, written) if self.compensate else 1.0
+        moments = self.predict(tensor)
+        told = moments.noise_variance, moments.gain * factor, moments.offset * factor
+        return (read * factor).to(tensor.dtype), told
+
+    def _on_tiles(self, tensor: Tensor, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
+        """What is read from several tiles, gain and offset of each undone, and the noise variance of every weight."""
+        rows = tensor.detach().flatten(1).to(torch.promote_types(tensor.dtype, torch.float32))
+        read, noise = torch.empty_like(rows), torch.empty_like(rows)
+        for start in range(0, rows.shape[1], self.tile):
+            part = slice(start, start + self.tile)
+            arrived, (variance, gain, offset) = self._on_one_tile(rows[:, part], seed=seed, name=f"{name}:{start}")
+            read[:, part] = (arrived - offset) / gain
+            noise[:, part] = variance
+        return read.view(tensor.shape).to(tensor.dtype), noise.view(tensor.shape)
 
     def store(self, tensor: Tensor, *, seed: int, name: str) -> tuple[Tensor, Tensor]:
         """What is read of a tensor in pairs of devices, and what could be read just after writing."""

@@ -27,7 +27,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import check_number
+from quietnn.channels.base import check_number, check_whole
 from quietnn.channels.conductance import Draws, Memory
 from quietnn.channels.moments import normal_points
 from quietnn.errors import InvalidConfig
@@ -50,6 +50,7 @@ _TINY = 1e-7
 _LONGEST = 1e12
 """Seconds, 30,000 years: far past any measurement."""
 _NUM_NORMALS = 301
+_WIDEST_TILE = 2**20
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class PCM(Memory):
         programming: scales the error of writing; 0 is none, 1 as measured.
         reading: scales the noise of reading.
         drift: scales the exponents of drift.
+        tile: inputs that share a tile, 512 on chips of the field; 0 puts a tensor on one.
         largest: the conductance in uS that the largest weight has.
 
     >>> silent = PCM(seconds=0.0, programming=0.0, reading=0.0)
@@ -74,6 +76,7 @@ class PCM(Memory):
     programming: float = 1.0
     reading: float = 1.0
     drift: float = 1.0
+    tile: int = 0
 
     largest: ClassVar[float] = 25.0
 
@@ -82,6 +85,7 @@ class PCM(Memory):
         check_number("seconds", self.seconds, 0, _LONGEST)
         for name in ("programming", "reading", "drift"):
             check_number(name, getattr(self, name), 0, _LARGEST_FACTOR)
+        check_whole("tile", self.tile, 0, _WIDEST_TILE)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
         return (target + self._writing_std(target) * draws.normal("write", target)).clamp_(min=0.0)
@@ -124,6 +128,7 @@ class ReRAM(Memory):
         seconds: since writing: 1, 86400 or 172800.
         spread: scales the error; 0 is none, 1 as measured.
         compensate: multiply each tensor by one factor that restores its sum of absolute values.
+        tile: inputs that share a tile; 0 puts a tensor on one.
         largest: the conductance in uS that the largest weight has.
 
     >>> ReRAM(seconds=1, spread=0.0).transmit({"w": torch.tensor([0.5, -1.0])}, seed=0).received["w"]
@@ -133,6 +138,7 @@ class ReRAM(Memory):
     seconds: float = 1.0
     spread: float = 1.0
     compensate: bool = False
+    tile: int = 0
 
     largest: ClassVar[float] = 40.0
 
@@ -142,6 +148,7 @@ class ReRAM(Memory):
             times = ", ".join(f"{time:g}" for time in SPREADS)
             raise InvalidConfig(f"seconds is {self.seconds!r}; this memory was measured at {times} seconds only")
         check_number("spread", self.spread, 0, _LARGEST_FACTOR, note="; 0 is none, 1 is as measured")
+        check_whole("tile", self.tile, 0, _WIDEST_TILE)
 
     def write(self, target: Tensor, draws: Draws) -> Tensor:
         """The conductances one second after writing, relative to the largest."""

@@ -53,6 +53,7 @@ CHANNELS: dict[str, NamedChannel] = {
     "truncate": NamedChannel(f"{_HOME}.quantisation:MantissaTruncation", "num_bits", "mantissa truncation", 3),
     "pcm": NamedChannel(f"{_HOME}.memories:PCM", "seconds", "phase-change memory", 1.0),
     "reram": NamedChannel(f"{_HOME}.memories:ReRAM", "seconds", "resistive memory", 1.0),
+    "relative": NamedChannel(f"{_HOME}.relative:RelativeNoise", "fraction", "noise relative to each row", 0.05),
     "fading": NamedChannel(f"{_HOME}.radio:BlockFading", "wnr_db", "Rayleigh block fading", 10.0),
     "protected": NamedChannel(f"{_HOME}.repetition:protected", "wnr_db", "white noise with repetition", 10.0),
     "digital": NamedChannel(f"{_HOME}.digital:CodedDigital", "wnr_db", "digital code at capacity", 10.0),
@@ -68,7 +69,7 @@ def channel_named(text: str, level: float | None = None) -> "Channel":
     >>> channel_named("quantise:num_bits=4,per_channel=true")
     Quantisation(num_bits=4, per_channel=True, dither=False, clip='max')
     >>> channel_named("pcm:compensate=false", level=3600)
-    PCM(seconds=3600.0, compensate=False, programming=1.0, reading=1.0, drift=1.0)
+    PCM(seconds=3600.0, compensate=False, programming=1.0, reading=1.0, drift=1.0, tile=0)
 
     Raises:
         InvalidConfig: for an unknown name or setting, or a value that does not fit.

@@ -152,6 +152,16 @@ def _weight_map(index: Path) -> Mapping[str, str]:
     return weight_map
 
 
+def drop_quantisation(config: Path) -> None:
+    """Take the claim that weights are quantised out of a configuration: changed floats lie on no grid any more."""
+    try:
+        fields: Any = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return  # not there, or not a configuration; it stays as it came
+    if isinstance(fields, dict) and fields.pop("quantization_config", None) is not None:
+        config.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+
+
 def first_names(folder: Path, held: Collection[str], metadata: Mapping[str, str]) -> dict[str, str]:
     """The first names of tied tensors that a file holds by another name, by the name that it holds.
 

@@ -1,5 +1,7 @@
 """A network that was repaired in memory, written as the file or folder that its noisy weights came from."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +12,42 @@ from quietnn.checkpoints.changes import Change, replaced_by
 from quietnn.checkpoints.history import recorded_names, recorded_noise
 from quietnn.checkpoints.opening import check_target, open_checkpoint
 from quietnn.checkpoints.workers import Streaming
-from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
+
+
+def read_noise_file(path: Path) -> dict[str, float]:
+    """Noise variances by tensor name, from a table in JSON.
+
+    Raises:
+        MissingData: if there is no such file.
+        InvalidConfig: if it is not a table of numbers.
+    """
+    if not path.is_file():
+        raise MissingData(f'there is no {path}; give a JSON file such as {{"conv1.weight": 0.01}}')
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidConfig(f'{path} is not JSON ({error}); write {{"conv1.weight": 0.01}}') from error
+    is_number = isinstance(table, dict) and all(type(value) in (int, float) for value in table.values())
+    if not table or not is_number:
+        raise InvalidConfig(f'{path} is not a table of numbers by tensor name; write {{"conv1.weight": 0.01}}')
+    return {name: float(value) for name, value in table.items()}
 
 
 def observe_checkpoint(
     source: Path,
     model: nn.Module,
     *,
-    noise_variance: float | None = None,
+    noise_variance: float | Mapping[str, float] | None = None,
     wnr_db: float | None = None,
     recorded: bool = False,
 ) -> Observation[Any, Any]:
     """What arrived in a file, with the network that was loaded from it.
 
-    The noise is given by its variance or as a weight-to-noise ratio, or is unknown. Or noise, gain, offset and noisy
-    tensors are taken from what `quietnn transmit` `recorded` in the file.
+    The noise is given by its variance, one or by tensor, or as a weight-to-noise ratio, or is unknown. Or noise, gain,
+    offset and noisy tensors are taken from what `quietnn transmit` `recorded` in the file.
     """
     if not recorded:
         return observe(model, noise_variance=noise_variance, wnr_db=wnr_db)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quietnn.checkpoints.changes import Change, Look
 from quietnn.checkpoints.disk import TORCH_DTYPES, Piece, make_file, pieces_of, read_into, uncomputable, write_from
-from quietnn.checkpoints.folder import Shard, all_entries, files_below, find_shards, first_names
+from quietnn.checkpoints.folder import Shard, all_entries, drop_quantisation, files_below, find_shards, first_names
 from quietnn.checkpoints.header import Entry, encode_header
 from quietnn.checkpoints.history import Step, history, with_step
 from quietnn.checkpoints.workers import Streaming, run
@@ -127,6 +127,8 @@ class StreamedCheckpoint:
                 place = partial / file.relative_to(self.path)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(file, place)
+            if changes and len(self.floating) == len(self.entries):
+                drop_quantisation(partial / "config.json")
             self._write_shards([partial / shard.path.name for shard in self.shards], changes, step, streaming)
 
     def _write_shards(

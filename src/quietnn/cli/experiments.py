@@ -21,8 +21,17 @@ _HEADINGS = {"quadratic": "Theorem 1, quadratic", "shallow": "Theorem 2, tanh", 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for records, figures and the page.")] = Path("quietnn-demo"),
     workers: options.Workers = 2,
+    language_model: Annotated[
+        Path | None, typer.Option(help="Instead: a language model in transformers layout, with --text.")
+    ] = None,
+    text: Annotated[list[Path] | None, typer.Option(help="Text to repair the language model by.")] = None,
+    wnr_db: Annotated[float, typer.Option(help="WNR of the noise on the language model.")] = 14.0,
+    prompt: Annotated[str, typer.Option(help="What the language model goes on from.")] = "One day",
 ) -> None:
     """Put noise on a small trained network, denoise it every way, and show what each is worth."""
+    if language_model is not None:
+        _demo_language_model(language_model, text or [], wnr_db, prompt)
+        return
     from quietnn.cli.progress import record_progress
     from quietnn.cli.reports import report_inference
     from quietnn.experiments.config import load_config
@@ -36,6 +45,27 @@ def demo(
         "Plain MMSE does worse than ML here: it shrinks the signal, while BatchNorm's stored statistics expect its "
         "full size.\nCalibration fits those statistics to the noisy weights, with the same examples without labels."
     )
+
+
+def _demo_language_model(folder: Path, text: list[Path], wnr_db: float, prompt: str) -> None:
+    """What a language model writes clean, under noise and repaired, and its perplexity on text it has not seen."""
+    from quietnn.channels.transmit import transmit
+    from quietnn.cli.progress import pass_progress
+    from quietnn.methods import METHODS
+    from quietnn.repairs.front import repair
+    from quietnn.tasks.language_model import generate, language_model, split_windows
+
+    task = language_model(folder, tuning=text or None)
+    known, held_out = split_windows(task.tuning_examples(40, 0))
+    model = task.load_model()
+    observation = transmit(model, wnr_db=wnr_db, seed=0)
+    networks = {"clean": model, f"with noise, {wnr_db:g} dB": observation.model}
+    for method in ("directions", "posterior"):
+        with pass_progress(METHODS[method].label, METHODS[method].cost):
+            networks[METHODS[method].label] = repair(observation, task.evidence(known), method=method).model
+    for name, network in networks.items():
+        score = task.score_of(network, held_out)
+        typer.echo(f"{name} (perplexity {score.number:.4g})\n    {generate(network, folder, prompt)}")
 
 
 def configs(

@@ -52,6 +52,30 @@ def record_progress(title: str) -> Iterator[Callable[[Record, int, int], None]]:
 
 
 @contextmanager
+def pass_progress(title: str, num_expected: float) -> Iterator[None]:
+    """A bar that counts the passes of a repair; it is as long as the method usually takes, or longer."""
+    from quietnn.repairs.fitting.scratch import on_pass
+
+    columns = (
+        _TITLE,
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("passes"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task(title, total=num_expected or None)
+
+        def move(num_passes: float) -> None:
+            done = round(progress.tasks[bar].completed + num_passes, 2)
+            progress.update(bar, completed=done, total=max(num_expected, done))
+
+        with on_pass(move):
+            yield
+
+
+@contextmanager
 def federation_progress(
     title: str, num_runs: int, num_rounds: int
 ) -> Iterator[tuple[Callable[[Record, int, int], None], Callable[["Unit", Record], None]]]:

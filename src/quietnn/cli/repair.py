@@ -18,12 +18,20 @@ def repair(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What the network is for: digits, cifar10/<network>, sst2/<encoder>, or package.module:function."
+            help="What the network is for: digits, cifar10/<network>, sst2/<encoder>, package.module:function."
         ),
     ] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="Text to repair a language model by: a file, or a folder of .txt files.")
+    ] = None,
+    window: Annotated[int | None, typer.Option(help="Tokens of a window of the text (default: the model's).")] = None,
+    marker: Annotated[str | None, typer.Option(help="A line of the text that ends a document.")] = None,
     method: Annotated[str, typer.Option(help="auto, or a repair by name; a wrong name lists them.")] = "auto",
     noise_variance: options.NoiseVariance = None,
     wnr_db: options.ReceivedWnr = None,
+    noise_file: Annotated[
+        Path | None, typer.Option(help="Or a JSON file with the noise variance of each tensor, by name.")
+    ] = None,
     recorded: options.Recorded = False,
     num_examples: options.NumExamples = 100,
     labels: options.UseLabels = True,
@@ -33,37 +41,61 @@ def repair(
     data_dir: options.DataDir = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Repair noisy weights with what the task offers: nothing, inputs, or inputs with labels."""
-    from rich.console import Console
+    """Repair noisy weights with what the task offers: nothing, inputs, or inputs with labels.
 
+    A language model takes plain text: quietnn repair MODEL_FOLDER OUT_FOLDER --text notes.txt --recorded
+    """
     from quietnn.checkpoints.opening import check_target, open_checkpoint
-    from quietnn.checkpoints.repair import observe_checkpoint, write_repaired
-    from quietnn.cli.progress import byte_progress
+    from quietnn.checkpoints.repair import observe_checkpoint, read_noise_file, write_repaired
+    from quietnn.cli.progress import byte_progress, pass_progress
     from quietnn.errors import InvalidConfig
     from quietnn.evidence import Evidence
     from quietnn.repairs.base import REPAIRS
     from quietnn.repairs.front import repair as repair_model
+    from quietnn.tasks.language_model import language_model, split_windows
     from quietnn.tasks.registry import is_own, load_task, own_function
 
     if task is not None and is_own(task):
         own_function(task)  # its module may register a repair of its own
+    if text and method == "auto":
+        method = "posterior"  # text has a label for every token, and the posterior keeps its start where that is better
     row = REPAIRS[method]
     noise: dict[str, Any] = {"noise_variance": noise_variance, "wnr_db": wnr_db, "recorded": recorded}
-    if task is None:
+    if noise_file is not None:
+        if noise_variance is not None:
+            raise InvalidConfig("--noise-file and --noise-variance both tell the noise; leave one out")
+        noise["noise_variance"] = read_noise_file(noise_file)
+    if task is None and not text:
         _stream(what, out, method, noise, overwrite=overwrite)
         return
+    if task is not None and text:
+        raise InvalidConfig("--text brings a task of its own, a language model; leave out --task")
+    if (window is not None or marker is not None) and not text:
+        raise InvalidConfig("--window and --marker are for a text; add --text notes.txt")
     if balanced_classes and labels and num_examples:
         raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
     check_target(what, out, overwrite=overwrite, files=open_checkpoint(what).files)
-    loaded = load_task(task, data_dir=data_dir, weights=what)
+    loaded = (
+        language_model(what, tuning=text, window=window, marker=marker)
+        if text
+        else load_task(str(task), data_dir=data_dir, weights=what)
+    )
+    known = loaded.tuning_examples(num_examples, seed) if num_examples else None
+    known, held_out = split_windows(known) if text and known is not None else (known, None)
+    evidence = Evidence() if known is None else loaded.evidence(known)
     observation = observe_checkpoint(what, loaded.load_model(), **noise)
-    evidence = loaded.evidence(loaded.tuning_examples(num_examples, seed)) if num_examples else Evidence()
     asked: dict[str, Any] = {"balanced_classes": balanced_classes, "max_passes": max_passes, "seed": seed}
-    with Console(stderr=True).status(f"{row.label.lower()}: repairing"):
+    with pass_progress(row.label, row.cost):
         repaired = repair_model(observation, evidence if labels else evidence.without_labels(), method=method, **asked)
     with byte_progress("write", threads=None) as streaming:
         changed = write_repaired(what, out, repaired, overwrite=overwrite, streaming=streaming)
     typer.echo(str(repaired))
+    if held_out is not None:
+        before, after = (loaded.score_of(one, held_out) for one in (observation.model, repaired.model))
+        typer.echo(
+            f"perplexity on {after.num_examples} tokens of the text that the repair did not see: "
+            f"{before.number:.4g} -> {after.number:.4g} (loss {before.loss:.3f} -> {after.loss:.3f})"
+        )
     typer.echo(f"wrote {out}: {repaired.name}, {len(changed)} tensors changed")
 
 

@@ -86,25 +86,15 @@ def noise_power_from_batch_norm(
 
 @dataclass(frozen=True)
 class LayerMismatch:
-    """Sums over the channels of one BatchNorm and the layer in front.
+    """Sums over the channels of one BatchNorm and the layer in front."""
 
-    Attributes:
-        position: of the layer among all that were called.
-        clean: `sum v`.
-        seen: `sum v'`.
-        per_noise: `sum tr(C)`: growth of the variance per unit of noise variance.
-        cross: `q sum tr(C) v`, and
-        square: `q sum tr(C)^2`: what the layer's own luck depends on.
-        sampling: relative sampling variance of the inputs' variance, common to the channels.
-    """
-
-    position: int
-    clean: float
-    seen: float
-    per_noise: float
-    cross: float
-    square: float
-    sampling: float
+    position: int  # of the layer among all that were called
+    clean: float  # `sum v`
+    seen: float  # `sum v'`
+    per_noise: float  # `sum tr(C)`: growth of the variance per unit of noise variance
+    cross: float  # `q sum tr(C) v`, and
+    square: float  # `q sum tr(C)^2`: what the layer's own luck depends on
+    sampling: float  # relative sampling variance of the inputs' variance, common to the channels
 
     def noise_share(self, variance: float) -> float:
         """The part of what is seen that is the layer's own noise."""

@@ -16,22 +16,11 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class NoisePower:
-    """An estimate of `sigma_z^2`.
+    """An estimate of `sigma_z^2`."""
 
-    Attributes:
-        variance: the estimate; pass it on as `noise_variance=`.
-        standard_error: of `variance`.
-        source: what it rests on.
-    """
-
-    variance: float
-    standard_error: float
-    source: str
-
-    @property
-    def relative_error(self) -> float:
-        """The standard error as a share of the estimate; 1 or more means that little is known but an upper limit."""
-        return self.standard_error / self.variance if self.variance else math.inf
+    variance: float  # the estimate; pass it on as `noise_variance=`
+    standard_error: float  # of `variance`; where it is as large, little is known but an upper limit
+    source: str  # what it rests on
 
     def __str__(self) -> str:
         """The estimate with its error, and where it is from."""

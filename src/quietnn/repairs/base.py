@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from quietnn.errors import InvalidConfig, check_is, unknown_choice
 from quietnn.evidence import Evidence
@@ -60,13 +60,8 @@ _LONGEST = 2000
 """Characters of a detail that a notebook still shows."""
 
 
-class Run(Protocol):
-    """`run(observation, evidence, seed, settings)`: the observation has its gain undone; settings are the row's own."""
-
-    def __call__(
-        self, observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Any
-    ) -> Repaired: ...
-
+Run = Callable[[Observation[Any, Any], Evidence, int, Any], Repaired]
+"""`run(observation, evidence, seed, settings)`: the observation has its gain undone; settings are the row's own."""
 
 Rule = Callable[[Observation[Any, Any]], bool]
 """A question about what arrived."""

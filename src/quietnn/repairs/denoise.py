@@ -1,9 +1,6 @@
 """The affine family on a whole observation: one map for each group, by method or by temperatures."""
 
-from collections.abc import Mapping
-
 from quietnn.errors import InvalidConfig
-from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import observe
 from quietnn.repairs.affine import Temperatures, temperatures_of
@@ -24,7 +21,6 @@ def denoise(
     lambda_prime: float | None = None,
     beta: float | None = None,
     temperatures: Temperatures | GroupTemperatures | None = None,
-    statistics: Mapping[str, WeightStatistics] | None = None,
     form: Form | str = Form.CENTRED,
     in_place: bool = False,
 ) -> Repaired:
@@ -40,7 +36,6 @@ def denoise(
         lambda_prime: the population compensator, `0 <= lambda' < 1 + eta`; 0 is MMSE, 1 is ML.
         beta: the bias compensator.
         temperatures: `(lambda', beta)` for all groups or by group, instead of `method`.
-        statistics: `WeightStatistics` by group; estimated from the received weights when not given.
         form: how the prior mean enters, see `quietnn.theory.family.Form`.
         in_place: overwrite what arrived instead of a copy.
 
@@ -57,7 +52,7 @@ def denoise(
         raise InvalidConfig(
             "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
         )
-    weights = grouped(observation, groups, statistics=statistics, form=form)
+    weights = grouped(observation, groups, form=form)
     denoisers = weights.denoisers(method_temperatures(method, lambda_prime, beta, temperatures))
     name = method or ("mmse" if temperatures is None else "mmse_pb")
     if in_place:
@@ -72,11 +67,7 @@ def method_temperatures(
     beta: float | None,
     temperatures: Temperatures | GroupTemperatures | None,
 ) -> Temperatures | GroupTemperatures | None:
-    """The temperatures that a choice of method means; None for ML, which leaves the weights alone in every form.
-
-    Raises:
-        InvalidConfig: if the method is unknown, or its temperatures are missing, superfluous or given twice.
-    """
+    """The temperatures that a choice of method means; None for ML, which leaves the weights alone in every form."""
     if temperatures is not None:
         if method is not None:
             raise InvalidConfig(f"temperatures take the place of a method, and method is {method!r}; leave one out")

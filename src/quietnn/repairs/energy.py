@@ -25,7 +25,7 @@ from quietnn.noise import TensorNoise, noise_of_each
 from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.head import centre_head
-from quietnn.repairs.kinds import normalises_each_input
+from quietnn.repairs.kinds import is_transposed_linear, normalises_each_input
 from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.survey import CONVOLUTIONS, given
@@ -62,14 +62,9 @@ def restore_energy(
     """Multiply each layer by what gives its outputs the energy that they have without noise (docs/auto.md).
 
     For networks that normalise each input. Linear layers, convolutions, embeddings, and the values and last layer of
-    torch's attention are multiplied, each by its `energy_factor`, if they reach the next normalisation linearly. All
-    others stay as received: those in front of a softmax or an activation, a head, weights that layers share.
-
-    About 100 inputs are run in batches; two of them three times more for each layer, to see which reach a normalisation
-    linearly. If classes are said to be balanced, the last bias is corrected too, where there is one.
-
-    Raises:
-        QuietnnError: for inputs, weights or outputs that are not finite, or a bad variance.
+    torch's attention are multiplied, each by its `energy_factor`, if they reach the next normalisation linearly, which
+    two inputs are run three times for. All others stay as received: those in front of a softmax or an activation, a
+    head, weights that layers share. If classes are said to be balanced, the last bias is corrected too.
 
     >>> network = nn.Sequential(nn.Linear(4, 8, bias=False), nn.LayerNorm(8))
     >>> _ = nn.init.ones_(network[0].weight)
@@ -228,8 +223,8 @@ def _value_rows(layer: nn.MultiheadAttention) -> tuple[Tensor, ...]:
 
 
 def _is_sum_of_weights(layer: nn.Module) -> bool:
-    """Whether outputs are sums of weights times inputs. Conv1D is transformers' name for a transposed linear layer."""
+    """Whether outputs are sums of weights times inputs."""
     if type(layer) is nn.MultiheadAttention:
         return layer.in_proj_weight is not None and layer.bias_k is None
-    is_known = type(layer) in _LAYERS or (type(layer).__name__ == "Conv1D" and hasattr(layer, "nf"))
+    is_known = type(layer) in _LAYERS or is_transposed_linear(layer)
     return is_known and set(layer._parameters) <= {"weight", "bias"} and getattr(layer, "max_norm", None) is None

@@ -78,11 +78,7 @@ class GroupedWeights:
         return self.priors.get(name, self.statistics[group])
 
     def denoisers(self, temperatures: Temperatures | GroupTemperatures | None) -> dict[str, AffineDenoiser]:
-        """The affine map of each group, for one pair of temperatures or one per group; none changes nothing.
-
-        Raises:
-            InfeasibleTemperatures: if a pair lies at or past the pole of its group.
-        """
+        """The affine map of each group, for one pair of temperatures or one per group; none changes nothing."""
         if temperatures is None:
             return dict.fromkeys(self.groups, AffineDenoiser(1.0, 0.0))
         kinds = (Temperatures, Mapping)
@@ -121,7 +117,6 @@ def grouped(
     observation: Observation[Any, Any],
     groups: str | Partition = "whole",
     *,
-    statistics: Mapping[str, WeightStatistics] | None = None,
     form: Form | str = Form.CENTRED,
 ) -> GroupedWeights:
     """The noisy weights of an observation in groups, with what the sender tells or the receiver can estimate.
@@ -131,14 +126,12 @@ def grouped(
     """
 
     def make() -> GroupedWeights:
-        told = observation.statistics if statistics is None and groups == "whole" else statistics
+        told = observation.statistics if groups == "whole" else None
         return GroupedWeights.of(
             observation.weights, observation.known_noise, groups=groups, statistics=told, form=form
         )
 
-    if statistics is not None or not isinstance(groups, str):
-        return make()
-    return observation.remember(("grouped", groups, Form(form)), make)
+    return observation.remember(("grouped", groups, Form(form)), make) if isinstance(groups, str) else make()
 
 
 def denoised(

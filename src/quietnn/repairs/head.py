@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import call, logits_of, num_inputs
+from quietnn.batches import logits_of, num_inputs
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.evidence import Evidence
 from quietnn.noise import NoiseVariance, mean_of
@@ -16,9 +15,10 @@ from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE
 from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
 from quietnn.repairs.grouped import GroupedWeights, grouped
-from quietnn.watching.makers import Makers, eagerly, undisturbed
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.samples import HeadSample
-from quietnn.watching.survey import given
+from quietnn.watching.survey import Run
+from quietnn.watching.visits import Arrival
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
@@ -31,19 +31,16 @@ def recentre(sample: HeadSample, *, weight: ParameterNoise, bias: ParameterNoise
     Noise moves the mean output of a class by a shift of variance `P = sigma^2 sum_k E[x_k]^2 + sigma_b^2 + u V`: its
     own weights' part and bias, and at most a share `u` of the outputs' variance `V` from upstream. Of the differences
     that are seen, `s` is sampling error and `T`, what is left, the clean network's own. Without noise nothing changes.
-
-    Raises:
-        InvalidConfig: if the network does not end in a linear layer with a bias.
     """
     layer = sample.layer
+    if len(sample.shape) != 2:
+        raise InvalidConfig(
+            f"the network's outputs have shape {sample.shape}; balanced_classes needs (examples, classes), leave it out"
+        )
     if not isinstance(layer, nn.Linear) or layer.bias is None:
         raise InvalidConfig(
             "balanced_classes corrects the bias of a last linear layer, and this network does not end in one; "
             "leave balanced_classes out"
-        )
-    if len(sample.shape) != 2:
-        raise InvalidConfig(
-            f"the network's outputs have shape {sample.shape}; balanced_classes needs (examples, classes), leave it out"
         )
     means, variances = sample.outputs.mean, sample.outputs.variance
     differences = means - means.mean()
@@ -59,43 +56,35 @@ def recentre(sample: HeadSample, *, weight: ParameterNoise, bias: ParameterNoise
 
 
 @torch.no_grad()
-def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> None:
+def centre_head(observation: Observation[Any, Any], network: nn.Module, evidence: Evidence) -> str | None:
     """One pass over all inputs; then the last bias of a repaired network takes out what noise made of mean outputs.
 
-    Raises:
-        QuietnnError: for a single input, a network that does not end in a linear layer with a bias, outputs of another
-            kind, or not finite. The network is then as it was.
+    Returns the name of that bias, if there is noise. Where there is none to correct, or outputs are of another kind, a
+    QuietnnError says so, and the network is as it was.
     """
     layers = grouped(observation, "layerwise")
     if layers.noise_variance == 0:
-        return
+        return None
     if num_inputs(evidence.first(2)) < 2:
         raise InvalidConfig("1 input cannot show a preference of classes; give 2 or more, about 100")
     head = HeadSample.merged(_heads(network, evidence))
     names = {id(one): name for name, one in network.named_parameters(remove_duplicate=False)}
     weight, bias = (_noise(layers, names, getattr(head.layer, part, None)) for part in ("weight", "bias"))
     recentre(head, weight=weight, bias=bias, upstream=_noise_to_signal(layers))
+    return names.get(id(getattr(head.layer, "bias", None)))
 
 
 def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
     """What comes out of the network, batch by batch."""
-    makers: Makers[tuple[nn.Module, Tensor]] = Makers()
-
-    def after(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        makers.remember(output, (layer, given(args, kwargs)))
-
-    linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
-    with ExitStack() as hooks, undisturbed(model), eagerly(model):
-        for layer in linear:
-            hooks.enter_context(layer.register_forward_hook(after, with_kwargs=True))
+    with undisturbed(model), eagerly(model):
         for inputs, _ in evidence.batches():
-            outputs = logits_of(call(model, inputs))
+            run = Run()
+            outputs = logits_of(run.through(model, inputs))
             if not bool(torch.isfinite(outputs).all()):
                 raise InvalidWeights(
                     "the outputs are not finite; the noise has blown up the network, repair its weights first"
                 )
-            maker, received = makers.of(outputs) or (None, None)
-            yield HeadSample(outputs, layer=maker, inputs=received)
+            yield Arrival.of(run, outputs).sample
 
 
 def _noise(layers: GroupedWeights, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:

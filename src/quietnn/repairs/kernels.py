@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig
 from quietnn.noise import NoiseVariance, noise_by_tensor, noise_of_each, one_variance
 from quietnn.observation import Observation
 from quietnn.random_effects import beyond_error
@@ -71,8 +70,6 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     >>> kernel_map(kernels, 0.0).theta.unique()                # no noise, no change
     tensor([1.], dtype=torch.float64)
     """
-    if not 0 <= lambda_prime <= 1:
-        raise InvalidConfig(f"lambda' is {lambda_prime:g}; the structured prior takes one from 0 (MMSE) to 1 (ML)")
     kernels = weight.detach().double().flatten(2)
     num_outputs, num_inputs, num_positions = kernels.shape
     total = max(float(kernels.square().mean()), torch.finfo(torch.float64).tiny ** 0.25)
@@ -137,9 +134,7 @@ def _chi_square_over_degrees(degrees: int, tail: float) -> float:
     return max(1.0 - spread + NormalDist().inv_cdf(tail) * math.sqrt(spread), 0.0) ** 3
 
 
-def structured_denoisers(
-    observation: Observation[Any, Any], *, lambda_prime: float = LAMBDA_PRIME
-) -> dict[str, AffineDenoiser]:
+def structured_denoisers(observation: Observation[Any, Any]) -> dict[str, AffineDenoiser]:
     """A map for every layer of a network: the structured prior for convolutions, everything else as it came.
 
     So is a convolution whose noise differs from weight to weight: what a deep fade leaves would pass for structure.
@@ -151,7 +146,7 @@ def structured_denoisers(
     maps: dict[str, TensorMap] = {
         name: WeightwiseMap(1.0, 0.0)
         if name not in kernels or isinstance(own, Tensor)
-        else kernel_map(weights[name], own, lambda_prime=lambda_prime)
+        else kernel_map(weights[name], own)
         for name, own in noise_of_each(observation.known_noise, weights).items()
     }
     return {group: _group_map({name: maps[name] for name in members}) for group, members in layerwise(weights).items()}

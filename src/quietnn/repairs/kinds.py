@@ -58,3 +58,8 @@ def normalises_inputs(model: Any, normalisation: tuple[type[nn.Module], ...] = N
     it compounds with depth.
     """
     return stores_no_statistics(model) and any(normalises_each_input(one, normalisation) for one in model.modules())
+
+
+def is_transposed_linear(layer: nn.Module) -> bool:
+    """Whether it is transformers' Conv1D, a linear layer whose outputs run along the columns."""
+    return type(layer).__name__ == "Conv1D" and hasattr(layer, "nf")

@@ -13,24 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.errors import InvalidConfig, check_is
+from quietnn.errors import check_is
 from quietnn.evidence import Augment, labelled
 from quietnn.losses import Losses
-from quietnn.moments import WeightStatistics
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
-from quietnn.repairs.affine import Temperatures
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, blended_start, given_starts, own_starts, prepare, repaired_starts
+from quietnn.repairs.fitting.starts import Start, own_starts, prepare, repaired_starts, start_at
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, maximise
-from quietnn.repairs.grouped import GroupTemperatures, grouped
-from quietnn.repairs.kinds import stores_statistics
+from quietnn.repairs.grouped import grouped
 from quietnn.repairs.rounding import are_rounded
 from quietnn.score import Split, folds
 from quietnn.targets import with_weights
-from quietnn.weights import Partition
 
+_NUM_FOLDS = 2
 _PARTS_OF_A_FOLD = 5
 
 _STANDARD_ERRORS = 2.0
@@ -47,10 +44,6 @@ def posterior(
     wnr_db: float | None = None,
     loss: Losses | None = None,
     augment: Augment | None = None,
-    groups: str | Partition = "layerwise",
-    statistics: Mapping[str, WeightStatistics] | None = None,
-    centre: Temperatures | GroupTemperatures | None = None,
-    starts: Mapping[str, nn.Module] | None = None,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Repaired:
@@ -68,10 +61,6 @@ def posterior(
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
         augment: random variants of the inputs that keep their labels, such as crops and flips.
-        groups: the groups that have a prior of their own.
-        statistics: prior of each group; estimated from the received weights when not given.
-        centre: temperatures of the estimate that the steps start from, instead of `starts`.
-        starts: networks that were repaired without labels, by name, to begin at the best of; made when not given.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
 
@@ -89,23 +78,20 @@ def posterior(
     evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
     check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
     model, num_examples = observation.model, len(evidence)
-    by_group = grouped(observation, groups, statistics=statistics)
-    splits = folds(num_examples, settings.num_folds, seed=seed)
+    by_group = grouped(observation, "layerwise")
+    splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     if by_group.noise_variance == 0:
         return _result(with_weights(model, {}), "received", {}, None, 0.0)
-    num_passes = 0.0
-    if starts is None and centre is None and settings.blended:
-        starts, num_passes = repaired_starts(observation, evidence.in_memory())
-    if starts and stores_statistics(model) and (centre is not None or not settings.blended):
-        raise InvalidConfig("starts bring a centre and statistics that follow; leave out centre=, and blended=False")
-    scratch = Scratch(observation, evidence, blended=settings.blended)
+    places, num_passes = repaired_starts(observation, evidence.in_memory())
+    scratch = Scratch(observation, evidence, blended=True)
     scratch.num_passes += num_passes
-    places = given_starts(starts or {}, model, observation.weights, anchors=scratch.follows)
     if not (places and scratch.follows):
-        places |= own_starts(observation, by_group, centre, scratch)
+        places |= own_starts(observation, scratch)
     guard = Guard(scratch, splits)
     places = _judged(guard, places, observation)
-    start = places["centre" if centre is not None else guard.best(places)]
+    chosen = guard.best(places)
+    best, start = guard.best(("received", *places)), places[chosen]
+    places = {name: places[name] for name in {chosen, best} if name in places}  # the others need no memory any more
     whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
@@ -113,7 +99,6 @@ def posterior(
 
     short = replace(settings, num_steps=settings.num_guard_steps)
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
-    best = guard.best(("received", *places))
     final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else places[best].network, {})
@@ -132,7 +117,7 @@ def _judged(guard: "Guard", places: dict[str, Start], observation: Observation[A
         # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
         guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
         if guard.is_clearly_better("blended", guard.best(places)):
-            return places | blended_start(model, received, scratch)
+            return places | {"blended": start_at(received, observation, scratch)}
     return places
 
 

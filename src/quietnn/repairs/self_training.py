@@ -21,12 +21,13 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, given_starts, prepare, repaired_starts
-from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise, wide
+from quietnn.repairs.fitting.starts import Start, prepare, repaired_starts
+from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import noisy_weights, with_weights
+from quietnn.watching.batch_moments import wide
 
 
 @torch.inference_mode(False)
@@ -88,20 +89,19 @@ def _start(
 ) -> tuple[str, Start]:
     """The most elaborate of the networks that need no labels, and its name."""
     model, received = observation.model, observation.weights
-    places = {"received": Start(model, received)}
     if scratch.follows:
-        made, passes = repaired_starts(observation, evidence)
+        places, passes = repaired_starts(observation, evidence)
         scratch.num_passes += passes
-        places |= given_starts(made, model, received)
-    elif normalises_inputs(model, observation.normalisation):
+        return list(places.items())[-1]
+    if normalises_inputs(model, observation.normalisation):
         scratch.num_passes += 1
         with suppress(InvalidConfig):  # a normalisation that is never called
             branches = denoise_branches(observation, evidence).model
             with suppress(InvalidConfig):  # no head to centre
                 if are_balanced:
                     centre_head(observation, branches, evidence)
-            places["branches"] = Start(branches, noisy_weights(branches, noisy=tuple(received)))
-    return list(places.items())[-1]
+            return "branches", Start(branches, noisy_weights(branches, noisy=tuple(received)))
+    return "received", Start(model, received)
 
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:

@@ -12,8 +12,9 @@ from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
 from quietnn.repairs.branches import denoise_branches
+from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.energy import restore_energy
-from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.finetuning import RANK, finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
 from quietnn.repairs.kinds import (
@@ -89,6 +90,7 @@ _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, set
 _row("re_estimated", _run(re_estimate), applies=_BATCH_NORM)
 _row("branches", _run(denoise_branches), applies=_each_input, by_auto=always)
 _row("branches_balanced", _run(denoise_branches, balanced_classes=True), applies=_each_input)
+_row("directions", _run(denoise_directions), applies=_each_input, by_auto=always)
 _row("energy", _run(restore_energy), applies=_each_input, by_auto=always, unjudged=always)
 _row("energy_balanced", _run(restore_energy, balanced_classes=True), applies=_each_input, unjudged=always)
 _row("mmse_calibrated", _run(mmse_calibrated), applies=_BATCH_NORM)
@@ -103,6 +105,7 @@ _row(
     "mmse_pb_gradient", _run(mmse_pb_gradient, "search", "seed"), applies=_NETWORK, by_auto=_STATELESS, settings=_SEARCH
 )
 _row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
+_row("lora", _run(finetune, "seed", rank=RANK), applies=_NETWORK)
 _row("posterior", _run(posterior, "settings", "seed"), applies=_NETWORK, by_auto=always, settings=_FIT)
 _row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)

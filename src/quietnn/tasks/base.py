@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from quietnn.batches import in_evaluation, outputs_of, take
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Evidence
+from quietnn.evidence import BATCH_SIZE, Evidence
+from quietnn.losses import Losses, cross_entropy
 from quietnn.score import Score, SubsetScore
 
 Inputs = Tensor | dict[str, Tensor]
@@ -24,7 +25,7 @@ class Examples:
 
     Attributes:
         inputs: a tensor, or a dict of tensors passed by keyword, whose first dimension is the example.
-        labels: class numbers, int64, one per example.
+        labels: class numbers, int64, one per example, or one per token of it.
 
     >>> examples = Examples(inputs=torch.zeros(3, 2), labels=torch.tensor([0, 1, 1]))
     >>> len(examples), examples.take(torch.tensor([2, 0])).labels.tolist()
@@ -40,9 +41,9 @@ class Examples:
         check_is(self.inputs, (Tensor, dict), "inputs", remedy)
         check_is(self.labels, Tensor, "labels", remedy)
         tensors = self.inputs.values() if isinstance(self.inputs, dict) else (self.inputs,)
-        if self.labels.dtype != torch.int64 or self.labels.dim() != 1:
+        if self.labels.dtype != torch.int64 or self.labels.dim() not in (1, 2):
             raise InvalidConfig(
-                f"labels must be a flat int64 tensor of class numbers, not {self.labels.dtype} of shape "
+                f"labels must be an int64 tensor of class numbers, not {self.labels.dtype} of shape "
                 f"{tuple(self.labels.shape)}; try labels.long().flatten()"
             )
         for tensor in tensors:
@@ -106,6 +107,8 @@ class Task:
         evaluate: scores a model on examples.
         augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
         run: calls a model on inputs.
+        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        batch_size: examples that go through a network at once.
 
     >>> examples = Examples(torch.rand(20, 4), torch.arange(20) % 2)
     >>> task = Task("mine", lambda: nn.Linear(4, 2), lambda num, seed: examples.take(slice(num)), lambda num: examples)
@@ -120,6 +123,8 @@ class Task:
     evaluate: Callable[[nn.Module, Examples], Score] = evaluate_classifier
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     run: Callable[[nn.Module, Any], Tensor] = outputs_of
+    loss: Losses = cross_entropy
+    batch_size: int = BATCH_SIZE
 
     def __post_init__(self) -> None:
         """Refuse what is not made by a call: a network or examples themselves."""
@@ -150,6 +155,8 @@ class Task:
             score=SubsetScore(score, len(examples)),
             augment=self.augment,
             run=self.run,
+            loss=self.loss,
+            batch_size=self.batch_size,
         )
 
 

@@ -34,9 +34,11 @@ def split_name(name: str) -> tuple[str, str]:
     if is_own(name):
         raise InvalidConfig(f"{name!r} is a task of your own, and this is for named ones: {', '.join(TASK_NAMES)}")
     family, _, member = name.partition("/")
-    known = name == "digits" or (family == "cifar10" and member in IMAGE_MODELS) or (family == "sst2" and member)
+    known = (
+        name == "digits" or (family == "cifar10" and member in IMAGE_MODELS) or (family in ("sst2", "lm") and member)
+    )
     if not known:
-        raise unknown_choice("task", name, (*TASK_NAMES[:-1], "sst2/<encoder>", OWN))
+        raise unknown_choice("task", name, (*TASK_NAMES[:-1], "sst2/<encoder>", "lm/<folder>", OWN))
     return family, member
 
 
@@ -44,10 +46,11 @@ def load_task(name: str, *, data_dir: str | Path | None = None, weights: str | P
     """A task with its clean weights, by its name or by that of a function of yours.
 
     Args:
-        name: `digits`, `cifar10/<network>`, `sst2/<encoder>`, or `package.module:function` for a function that returns
-            a `Task`.
+        name: `digits`, `cifar10/<network>`, `sst2/<encoder>`, `lm/<folder>@<texts>`, or `package.module:function`
+            for a function that returns a `Task`.
         data_dir: where data sets and weights lie; default `$QUIETNN_DATA`, then `~/.cache/quietnn`.
-        weights: other weights: a safetensors file, for `sst2` a folder in transformers layout; for your own either.
+        weights: other weights: a safetensors file; for `sst2` and `lm` a folder in transformers layout; for your own
+            either.
 
     Raises:
         InvalidConfig: if there is no such task.
@@ -73,6 +76,10 @@ def load_task(name: str, *, data_dir: str | Path | None = None, weights: str | P
         from quietnn.tasks.sst2 import sst2_task
 
         return sst2_task(member, data_dir=folder, weights=path)
+    if family == "lm":
+        from quietnn.tasks.language_model import named_language_model
+
+        return named_language_model(member, data_dir=folder, weights=path)
     from quietnn.tasks.digits import digits_task
 
     return digits_task(weights=path)

@@ -3,21 +3,19 @@
 Sentences are read from `label<TAB>text` files, tokenised once, and scored in batches of similar length.
 """
 
-import importlib
-import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.batches import outputs_of
-from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
+from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task, sample, score_batches
 from quietnn.tasks.data_dir import missing
+from quietnn.tasks.transformers_folder import load_model, load_tokenizer, read_config, transformers_package
 
 SPLITS = ("train", "dev", "test")
 
@@ -137,56 +135,18 @@ def find_encoder(encoder: str, *, data_dir: Path) -> Path:
 
 
 def _is_classifier(folder: Path) -> bool:
-    try:
-        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
-    except (ValueError, AttributeError) as error:
-        raise InvalidWeights(f"{folder / 'config.json'} is not a model's configuration ({error})") from error
-    return any("SequenceClassification" in name for name in architectures)
-
-
-def _transformers() -> Any:
-    try:
-        transformers: Any = importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingData(
-            "SST-2 needs the package transformers, which is not installed; try: pip install 'quietnn[hf]'"
-        ) from error
-    # Its own progress bars and load reports would break ours.
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return transformers
+    return any("SequenceClassification" in str(name) for name in read_config(folder).get("architectures") or [])
 
 
 def load_classifier(folder: Path, *, new_head: bool = False) -> nn.Module:
-    """A two-class sequence classifier from a local folder, never from a hub.
-
-    Args:
-        folder: in transformers layout.
-        new_head: an encoder that is to be fine-tuned, whose missing tensors are drawn afresh and superfluous ones left
-            out; otherwise every tensor has to be there, and no other.
-    """
-    try:
-        model, found = _transformers().AutoModelForSequenceClassification.from_pretrained(
-            folder, local_files_only=True, num_labels=2, output_loading_info=True
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise InvalidWeights(f"{folder} cannot be loaded as a two-class sequence classifier: {error}") from error
-    wrong = {kind: sorted(map(str, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
-    if any(wrong.values()) and not new_head:
-        told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
-        raise InvalidWeights(f"{folder} does not fit its own network ({told}); use the folder that training wrote")
-    classifier: nn.Module = model.eval()
-    return classifier
-
-
-def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer from a local folder, never from a hub."""
-    return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    """A two-class sequence classifier; with `new_head` an encoder that is to be fine-tuned into one."""
+    kind = transformers_package("SST-2").AutoModelForSequenceClassification
+    return load_model(kind, folder, "a two-class sequence classifier", new_head=new_head, num_labels=2)
 
 
 def tokenise(sentences: Sentences, folder: Path) -> Examples:
     """All sentences as padded token tensors (num_sentences, longest)."""
-    encoded = load_tokenizer(folder)(
+    encoded = load_tokenizer(folder, "SST-2")(
         list(sentences.texts), padding="longest", truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
     )
     return Examples(inputs=dict(encoded), labels=torch.tensor(sentences.labels))

@@ -18,8 +18,9 @@ from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.resnet import ResNet
 from quietnn.tasks.registry import split_name
-from quietnn.tasks.sst2 import find_encoder, load_classifier, load_sst2, load_tokenizer, tokenise
+from quietnn.tasks.sst2 import find_encoder, load_classifier, load_sst2, tokenise
 from quietnn.tasks.training import EncoderRecipe, ImageRecipe, finetune_encoder, train_classifier
+from quietnn.tasks.transformers_folder import load_tokenizer
 from quietnn.tasks.weights_file import load_weights, write_weights
 
 Start = tuple[nn.Module, InputNormalisation, dict[str, str]]
@@ -156,5 +157,5 @@ def _train_sst2(encoder: str, data_dir: Path, recipe: EncoderRecipe, run: Run, t
     finetune_encoder(model, tokenise(load_sst2(data_dir, "train"), source), recipe=recipe, run=run)
     with replacing_folder(target) as partial:
         model.save_pretrained(partial)  # type: ignore[operator]
-        load_tokenizer(source).save_pretrained(partial)
+        load_tokenizer(source, "SST-2").save_pretrained(partial)
         (partial / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 
-def at_least_float32(tensor: Tensor) -> Tensor:
+def wide(tensor: Tensor) -> Tensor:
     """The tensor itself, or in 32 bits where it has fewer."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
@@ -33,7 +33,7 @@ class ImageMoments:
         """
         shape = (1, -1) + (1,) * (activations.dim() - 2)
         positions = tuple(range(2, activations.dim()))
-        activations = at_least_float32(activations)
+        activations = wide(activations)
         centred = activations - about.to(activations).view(shape)
         if not positions:
             return cls(centred, centred.square())
@@ -65,7 +65,7 @@ class EntryMoments:
     @classmethod
     def of(cls, inputs: Tensor) -> "EntryMoments":
         """Of the inputs of a layer, (examples, ...)."""
-        inputs = at_least_float32(inputs)
+        inputs = wide(inputs)
         mean = _image_mean(inputs)
         variance = _image_mean((inputs - mean).square_())
         return cls(len(inputs), mean.double(), variance.double())

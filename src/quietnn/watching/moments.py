@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional, grad
 
-from quietnn.watching.batch_moments import EntryMoments, ImageMoments, at_least_float32
+from quietnn.watching.batch_moments import EntryMoments, ImageMoments, wide
 
 _WEIGHT_GRADIENT: dict[int, Callable[..., Tensor]] = {
     1: grad.conv1d_weight,
@@ -151,7 +151,7 @@ def concentration(layer: nn.Module, inputs: Tensor, outputs: Tensor, variances: 
         outputs: what it made of them.
         variances: `tr(C)` of each channel, from `PatchMoments`.
     """
-    inputs, outputs = at_least_float32(inputs), at_least_float32(outputs)
+    inputs, outputs = wide(inputs), wide(outputs)
     if getattr(layer, "groups", 1) == 1:
         step = max(outputs.shape[1] // _CHANNELS, 1)
         outputs, variances = outputs[:, ::step], variances[::step]

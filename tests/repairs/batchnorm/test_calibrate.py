@@ -422,8 +422,6 @@ def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: n
             calibrate(network, images[:4], noise_variance=noise_variance, in_place=True)
     with pytest.raises(InvalidConfig, match="'fc'"):
         calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True)
-    with pytest.raises(InvalidConfig, match="sample_weight is 2"):
-        re_estimate(network, images[:4], sample_weight=2)
     assert same(before, statistics(network))
 
 
@@ -454,10 +452,6 @@ def test_the_baselines_do_what_they_say(images: Tensor) -> None:
     plain = re_estimate(model, images[:30]).model
     torch.testing.assert_close(plain[1].running_mean, flat.mean(1), rtol=0, atol=1e-5)
     torch.testing.assert_close(plain[1].running_var, flat.var(1), rtol=0.05, atol=0)
-    half = re_estimate(model, images[:30], sample_weight=0.5).model
-    torch.testing.assert_close(half[1].running_mean, flat.mean(1) / 2, rtol=0, atol=1e-5)
-    kept = re_estimate(model, images[:30], sample_weight=0.0).model
-    assert torch.equal(kept[1].running_var, model[1].running_var)
 
 
 def test_classes_known_to_be_balanced_lose_the_preferences_that_noise_gave_them(images: Tensor) -> None:

@@ -139,7 +139,6 @@ def test_what_a_layer_does_besides_and_how_it_is_called_makes_no_difference(netw
             evidence,
             noise_variance=0.05,
             settings=PosteriorSettings(num_steps=4),
-            starts={},
         )
         assert result.details["chosen"] == "posterior"
         tensors = [*gradients.values(), *finished.state_dict().values(), *result.model.state_dict().values()]
@@ -236,7 +235,6 @@ def test_a_network_that_counts_its_calls_is_not_called_itself() -> None:
     result = posterior(
         observation,
         Evidence(points(60, 4), LABELS),
-        starts={"calibrated": copy.deepcopy(observation.received)},
         settings=PosteriorSettings(num_steps=2),
     )
     assert int(observation.received.calls) == int(result.model.calls) == 0
@@ -252,7 +250,6 @@ def test_the_caller_may_have_switched_gradients_off(switched_off: Callable[[], o
             observation,
             evidence,
             settings=settings,
-            starts={},
         ).model
 
     expected = run()
@@ -305,7 +302,7 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
     weights = noisy_weights(observation.received)
     by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
     scratch = Scratch(observation, Evidence(inputs, LABELS), blended=True)
-    scratch.anchor(repaired_starts(Observation(observation.received, 0.1), Evidence(inputs))[0]["calibrated"])
+    scratch.anchor(repaired_starts(Observation(observation.received, 0.1), Evidence(inputs))[0]["calibrated"].network)
     fit = maximise(scratch, Whitened.of(by_group, weights), torch.arange(60))
     assert fit.move > 0
     assert fit.losses[-1] < fit.losses[0] < 10
@@ -324,10 +321,10 @@ def test_examples_one_by_one_are_judged_by_the_statistics_of_the_start() -> None
 
     starts = repaired_starts(observation, Evidence(inputs))[0]
     scratch = Scratch(observation, Evidence(mean_loss=one_by_one, num_examples=60), blended=True)
-    scratch.anchor(starts["calibrated"])
+    scratch.anchor(starts["calibrated"].network)
     everything = torch.arange(60)
     found = scratch.judge(noisy_weights(observation.received), everything)
-    assert found == pytest.approx(scratch.judge_network(starts["calibrated"], everything), rel=1e-5)
+    assert found == pytest.approx(float(scratch.judge_parts(starts["calibrated"].network, [everything])), rel=1e-5)
 
 
 def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_start() -> None:
@@ -344,13 +341,12 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
     result = posterior(
         observation,
         evidence,
-        starts=starts,
         settings=settings,
     )
     assert result.details["held_out_loss"]["posterior"] == pytest.approx(
         result.details["held_out_loss"]["calibrated"], rel=1e-4
     )
-    assert torch.equal(result.model[1].running_mean, starts["calibrated"][1].running_mean)
+    assert torch.equal(result.model[1].running_mean, starts["calibrated"].network[1].running_mean)
 
 
 def test_dead_channels_do_not_hide_that_a_scale_is_undone() -> None:

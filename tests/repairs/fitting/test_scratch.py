@@ -23,7 +23,6 @@ def test_a_loss_that_is_never_finite_leaves_the_weights_as_they_came() -> None:
             mean_loss=lambda network, positions, generator: evidence.loss_at(network, positions, generator) * math.nan,
             num_examples=60,
         ),
-        starts={},
     )
     assert result.details["chosen"] == "received"
     assert all(math.isinf(value) for value in result.details["held_out_loss"].values())
@@ -40,7 +39,6 @@ def test_a_loss_without_a_gradient_or_with_a_shape_is_refused() -> None:
             posterior(
                 model,
                 Evidence(mean_loss=wrong, num_examples=60),
-                starts={},
             )
 
 

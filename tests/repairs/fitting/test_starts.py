@@ -1,6 +1,5 @@
 """Where fits begin, and what a start may differ in."""
 
-import copy
 from collections.abc import Mapping
 
 import pytest
@@ -9,11 +8,11 @@ from tests.repairs.blobs import blobs, norm_net, trained
 from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
-from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
+from quietnn.errors import QuietnnError
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import repaired_starts
+from quietnn.repairs.fitting.starts import Start, prepare, repaired_starts
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
@@ -31,59 +30,31 @@ def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> N
     layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
     inputs = blobs()[0]
     without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
-    assert repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0] == {}
-    assert repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0] == {}
-    assert repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0] == {}
+    assert list(repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0]) == ["directions"]
+    assert list(repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0]) == ["directions"]
+    assert list(repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0]) == ["directions"]
     with pytest.raises(QuietnnError, match="nope"):
         repaired_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))[0]
 
 
-def test_a_start_may_not_differ_in_what_carries_no_noise() -> None:
-    """Steps are taken on the network as it came; another LayerNorm would make it a third network."""
+def test_a_bias_without_noise_is_not_centred() -> None:
+    """Steps are taken on the network as it came; another bias would make it a third network."""
     received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
-    start = copy.deepcopy(received)
-    with torch.no_grad():
-        start[1].weight.mul_(4)
-    with pytest.raises(InvalidConfig, match=r"differs .* in '1.weight', which carries no noise"):
-        posterior(received, Evidence(*blobs()), noise_variance=0.1, starts={"mine": start})
+    names = ("0.weight", "0.bias", "2.weight")
+    assert list(repaired_starts(Observation(received, 0.1), Evidence(blobs()[0]))[0]) == ["directions", "centred"]
+    assert list(repaired_starts(Observation(received, 0.1, noisy=names), Evidence(blobs()[0]))[0]) == ["directions"]
 
 
 def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:
-    """Where a scale is undone, halving the start's weights and statistics changes nothing but that."""
-    inputs, labels = blobs()
+    """Where a scale is undone, the spread is as much shorter as the weights are."""
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    start = repaired_starts(observation, Evidence(inputs))[0]["calibrated"]
-    shorter = copy.deepcopy(start)
-    with torch.no_grad():
-        for tensor in (shorter[0].weight, shorter[0].bias, shorter[1].running_mean):
-            tensor.mul_(0.5)
-        shorter[1].running_var.mul_(0.25)
-    settings = PosteriorSettings(num_steps=6, prior=0.0)
-
-    def weight_from(start: nn.Module) -> Tensor:
-        evidence, starts = Evidence(inputs, labels), {"calibrated": start}
-        weight: Tensor = (
-            posterior(
-                observation,
-                evidence,
-                starts=starts,
-                settings=settings,
-            )
-            .model[0]
-            .weight
-        )
-        return weight
-
-    long, short = weight_from(start), weight_from(shorter)
-    assert not torch.allclose(long, start[0].weight, atol=1e-3)
-    torch.testing.assert_close(2 * short, long, atol=2e-3, rtol=2e-3)
-
-
-def test_starts_whose_tensors_are_others_are_refused() -> None:
-    observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    wrapped = {"wrapped": nn.Sequential(copy.deepcopy(observation.received))}
-    with pytest.raises(InvalidWeights, match="not a tensor of this model"):
-        posterior(observation.received, Evidence(*blobs()), noise_variance=0.1, starts=wrapped)
+    by_group = GroupedWeights.of(observation.weights, observation.noise_variance, groups="layerwise")
+    scratch = Scratch(observation, Evidence(*blobs()), blended=True)
+    long = Start(observation.received, observation.weights)
+    short = Start(observation.received, {name: 0.5 * tensor for name, tensor in observation.weights.items()})
+    spread, shorter = (prepare(scratch, start, by_group).spread for start in (long, short))
+    assert shorter["0.weight"] == pytest.approx(0.5 * spread["0.weight"])
+    assert shorter["3.weight"] == spread["3.weight"]
 
 
 def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +71,6 @@ def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pyt
         observation,
         evidence,
         settings=PosteriorSettings(num_steps=2),
-        starts={},
     )
     weights = noisy_weights(observation.received)
     by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
@@ -129,7 +99,8 @@ def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch
 
     monkeypatch.setattr(Scratch, "finish", spy)
     settings = PosteriorSettings(num_steps=1)
-    posterior(observation, Evidence(images, labels), settings=settings, starts={})
+    alone = Evidence(mean_loss=Evidence(images, labels).loss_at, num_examples=20)
+    posterior(observation, alone, settings=settings)
     received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
     assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
     assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"

@@ -69,24 +69,12 @@ def test_it_recovers_planted_multipliers_and_shifts(noise: NoiseVariance) -> Non
         assert scale.shift(result.temperatures[group]) == pytest.approx(shifts.get(group, 0.0), abs=0.01)
 
 
-def test_without_beta_only_the_multipliers_move() -> None:
-    received, teacher, noise_variance = planted({"0": 1.3}, {"4": -0.2})
-    result = tune_by_gradient(
-        Observation(received, noise_variance),
-        Evidence(mean_loss=Imitate(teacher), num_examples=64),
-        with_beta=False,
-        settings=LONG,
-    )
-    assert {pair.beta for pair in result.temperatures.values()} == {0.0}
-
-
 def test_the_multiplier_stops_at_mmse() -> None:
     received = network()
     nothing = with_weights(received, {name: tensor * 0.05 for name, tensor in noisy_weights(received).items()})
     result = tune_by_gradient(
         Observation(received, 0.01),
         Evidence(mean_loss=Imitate(nothing), num_examples=64),
-        with_beta=False,
         settings=LONG,
     )
     assert all(0.0 <= pair.lambda_prime <= 1.0 for pair in result.temperatures.values())
@@ -100,7 +88,7 @@ def test_the_gradient_is_that_of_the_loss(noise: NoiseVariance) -> None:
     loss = Imitate(network(), 16)
     loss.inputs, loss.outputs = loss.inputs.double(), loss.outputs.double()
     by_group = GroupedWeights.of(noisy_weights(received), noise_variance, groups="layerwise")
-    path = _Path(by_group, dict.fromkeys(by_group.groups, Temperatures(1.0, 0.3)), with_beta=True)
+    path = _Path(by_group, dict.fromkeys(by_group.groups, Temperatures(1.0, 0.3)))
     scratch, everything = (
         Scratch(Observation(received, None), Evidence(mean_loss=loss, num_examples=16)),
         torch.arange(16),

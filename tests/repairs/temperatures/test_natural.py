@@ -55,9 +55,8 @@ class Planted:
         return error / self.targets.var()
 
     def score(self, temperatures: Temperatures) -> Score:
-        network = denoise(
-            self.received, noise_variance=self.noise_variance, temperatures=temperatures, statistics=self.statistics
-        ).model
+        observation = Observation(self.received, self.noise_variance, statistics=self.statistics)
+        network = denoise(observation, temperatures=temperatures).model
         with torch.no_grad():
             loss = float(self.loss(network, torch.arange(200)))
         return Score(accuracy=1.0 - loss, loss=loss, num_examples=200)

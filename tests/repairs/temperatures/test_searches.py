@@ -45,7 +45,7 @@ def test_other_errors_are_not_swallowed() -> None:
     ],
 )
 def test_the_authors_grids(name: str, num_points: int, first: Temperatures, last: Temperatures) -> None:
-    grid = AUTHORS_GRIDS[name]
+    grid = product_grid(*AUTHORS_GRIDS[name])
     assert (len(grid), len(set(grid)), grid[0], grid[-1]) == (num_points, num_points, first, last)
     if name == "resnet":
         assert Temperatures(1.0, 0.0) in grid, "ML is one of the points"

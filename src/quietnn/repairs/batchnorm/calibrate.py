@@ -16,7 +16,7 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.parameter_noise import Denoisers, parameter_noise
 from quietnn.repairs.batchnorm.rule import CalibrationReport, NoiseAware
 from quietnn.repairs.grouped import grouped
-from quietnn.repairs.kernels import LAMBDA_PRIME, believable_noise, structured_denoisers
+from quietnn.repairs.kernels import believable_noise, structured_denoisers
 from quietnn.targets import with_weights
 from quietnn.watching.survey import survey
 from quietnn.watching.visits import Visit, visit_batch_norms
@@ -81,20 +81,17 @@ def calibrate(
     rule = NoiseAware(
         parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
     )
-    visited = visit_batch_norms(result, evidence, rule, rule.recentre if balanced_classes else None)
-    report = CalibrationReport(tuple(rule.layers), rule.head_weight, visited.shared)
+    found, passes = visit_batch_norms(result, evidence, rule, rule.recentre if balanced_classes else None)
+    report = CalibrationReport(tuple(rule.layers), rule.head_weight, found.shared)
     name = "calibrated_balanced" if balanced_classes else "calibrated"
-    return Repaired(result, name, visited.passes, {"report": report})
+    return Repaired(result, name, passes, {"report": report})
 
 
 @torch.inference_mode(False)
 def mmse_calibrated(observation: Observation[Any, Any], evidence: Evidence) -> Repaired:
     """MMSE layer by layer, each weight by its own noise, then calibrated: a block lost in a fade is left out."""
-    layers = grouped(observation, "layerwise")
-    denoisers = layers.denoisers(MMSE)
-    network = with_weights(observation.model, layers.estimate(denoisers))
-    made = calibrate(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
-    return replace(made, name="mmse_calibrated")
+    denoisers = grouped(observation, "layerwise").denoisers(MMSE)
+    return _denoised_and_calibrated(observation, evidence, denoisers, "mmse_calibrated")
 
 
 @torch.inference_mode(False)
@@ -104,8 +101,6 @@ def calibrate_structured(
     *,
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
-    lambda_prime: float = LAMBDA_PRIME,
-    balanced_classes: bool = False,
 ) -> Repaired:
     """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
 
@@ -119,8 +114,6 @@ def calibrate_structured(
         inputs: about a hundred inputs without labels, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        lambda_prime: the population compensator: 1 leaves the received weights, 0 is MMSE.
-        balanced_classes: see `calibrate`.
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).eval()
@@ -132,44 +125,38 @@ def calibrate_structured(
     network = copy.deepcopy(observation.model)  # which is called in place of the user's own
     found = survey(network, evidence.first(2))
     if found.shared:
-        made = calibrate(observation.on(network), evidence, balanced_classes=balanced_classes, in_place=True)
-        return replace(made, name="structured")
+        return replace(calibrate(observation.on(network), evidence, in_place=True), name="structured")
     believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
-    maps = structured_denoisers(believed, lambda_prime=lambda_prime)
+    maps = structured_denoisers(believed)
     denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
-    made = calibrate(
-        believed.on(with_weights(network, grouped(believed, "layerwise").estimate(denoisers), in_place=True)),
-        evidence,
-        denoisers=denoisers,
-        groups="layerwise",
-        balanced_classes=balanced_classes,
-        in_place=True,
-    )
-    return replace(made, name="structured")
+    return _denoised_and_calibrated(believed, evidence, denoisers, "structured")
+
+
+def _denoised_and_calibrated(
+    observation: Observation[Any, Any], evidence: Evidence, denoisers: dict[str, AffineDenoiser], name: str
+) -> Repaired:
+    network = with_weights(observation.model, grouped(observation, "layerwise").estimate(denoisers))
+    made = calibrate(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
+    return replace(made, name=name)
 
 
 @torch.inference_mode(False)
-def re_estimate(what: object, inputs: object, *, sample_weight: float = 1.0) -> Repaired:
+def re_estimate(what: object, inputs: object) -> Repaired:
     """Replace BatchNorm's statistics by those of the inputs: the baseline that knows nothing of the noise.
 
     Args:
         what: the network as received.
         inputs: at least two inputs, in any form of `Evidence`.
-        sample_weight: 0 keeps the clean statistics, 1 takes those of the inputs.
 
     >>> from torch import nn
-    >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
-    >>> torch.equal(re_estimate(network, torch.rand(9, 3), sample_weight=0.0).model[1].running_var, torch.ones(2))
-    True
+    >>> network = nn.Sequential(nn.BatchNorm1d(1)).eval()
+    >>> re_estimate(network, torch.tensor([[1.0], [3.0]])).model[0].running_mean
+    tensor([2.])
     """
     observation, evidence = observe(what), some_inputs(inputs, "re_estimate")
-    if not 0 <= sample_weight <= 1:
-        raise InvalidConfig(f"sample_weight is {sample_weight}; choose a number from 0 (clean) to 1 (re-estimated)")
     result = copy.deepcopy(observation.model)
 
-    def mixed(visit: Visit) -> tuple[Tensor, Tensor]:
-        sample = visit.sample.channels
-        mean, variance = visit.mean.double(), visit.variance.double()
-        return mean + sample_weight * (sample.mean - mean), variance + sample_weight * (sample.variance - variance)
+    def seen(visit: Visit) -> tuple[Tensor, Tensor]:
+        return visit.sample.channels.mean, visit.sample.channels.variance
 
-    return Repaired(result, "re_estimated", visit_batch_norms(result, evidence, mixed).passes)
+    return Repaired(result, "re_estimated", visit_batch_norms(result, evidence, seen)[1])

@@ -12,7 +12,8 @@ from quietnn.noise import TensorNoise, mean_of, noise_of_each
 from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
 from quietnn.repairs.kernels import KernelMap
-from quietnn.watching.visits import Feeder, Visit
+from quietnn.watching.survey import Feeder
+from quietnn.watching.visits import Visit
 from quietnn.weights import Partition, check_weights, partition
 
 Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
@@ -41,9 +42,6 @@ def parameter_noise(
     """The noise on each parameter of a module, by `id(parameter)`; those that are not listed are clean.
 
     Of a parameter whose weights differ in their noise, each output channel counts with its mean.
-
-    Raises:
-        QuietnnError: for a bad variance, weights that are not finite, or denoisers that do not fit the groups.
     """
     weights = observation.weights
     check_weights(weights)

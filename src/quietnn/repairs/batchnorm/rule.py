@@ -13,7 +13,8 @@ from quietnn.repairs.batchnorm.parameter_noise import CLEAN, ParameterNoise, car
 from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior, re_estimated
 from quietnn.repairs.head import recentre
 from quietnn.repairs.rounding import is_on_a_grid
-from quietnn.watching.visits import Arrival, Feeder, Visit
+from quietnn.watching.survey import Feeder
+from quietnn.watching.visits import Arrival, Visit
 
 _LARGEST_SHARE = 1 - 1e-9
 _FEWEST_INPUTS = 10

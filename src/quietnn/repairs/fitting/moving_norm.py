@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from quietnn.random_effects import beyond_error
+from quietnn.watching.batch_moments import wide
 
 _TINY = 1e-12
 
@@ -38,7 +39,7 @@ class ExampleMoments:
     @classmethod
     def of(cls, inputs: Tensor) -> "ExampleMoments":
         """Those of a batch, (examples, channels, ...)."""
-        inputs = inputs if inputs.dtype == torch.float64 else inputs.float()
+        inputs = wide(inputs)
         values = inputs.flatten(2) if inputs.dim() > 2 else inputs[:, :, None]
         means = values.mean(2)
         mean = means.mean(0)

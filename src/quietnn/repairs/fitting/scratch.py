@@ -2,8 +2,9 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -17,6 +18,18 @@ from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
 from quietnn.watching.makers import eagerly
 from quietnn.weights import Weights
+
+_listeners: ContextVar[tuple[Callable[[float], None], ...]] = ContextVar("listeners", default=())
+
+
+@contextmanager
+def on_pass(listener: Callable[[float], None]) -> Iterator[None]:
+    """Tell a function of every pass over the examples that a fit takes, or of what part of one it was."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
 
 
 class Scratch:
@@ -61,29 +74,24 @@ class Scratch:
     ) -> tuple[float, dict[str, Tensor]]:
         """The mean loss at these weights, and its gradient in each of them."""
         self._write(weights)
-        total, gradients = 0.0, {name: torch.zeros_like(parameter) for name, parameter in self._noisy.items()}
-        parts = torch.split(positions, self._batch_size)
+        total = 0.0
         with self._following():  # on the way back, too: checkpointed activations are computed again there
-            for part in parts:
-                loss, found = self._gradient(part, generator)
-                total += loss * (len(part) / len(positions))
-                for name, gradient in zip(self._noisy, found, strict=True):
-                    if gradient is not None and len(parts) == 1:
-                        gradients[name] = gradient
-                    elif gradient is not None:
-                        gradients[name].add_(gradient, alpha=len(part) / len(positions))
-        self.num_passes += 3 * len(positions) / self.num_examples
+            for part in torch.split(positions, self._batch_size):
+                share = len(part) / len(positions)
+                loss = _scalar(self._loss(self._network, part, generator))
+                if not loss.requires_grad:
+                    raise QuietnnError(
+                        "the loss has no gradient; return the mean loss as a tensor, computed by calling the network "
+                        "that is passed in, outside torch.no_grad"
+                    )
+                total += float(loss.detach()) * share
+                torch.autograd.backward(loss * share, inputs=list(self._noisy.values()))
+        self._count(3 * len(positions) / self.num_examples)
+        gradients = {}
+        for name, parameter in self._noisy.items():
+            gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = None
         return total, gradients
-
-    def _gradient(self, positions: Tensor, generator: torch.Generator) -> tuple[float, Sequence[Tensor | None]]:
-        """The mean loss of some examples that fit into memory, and its gradients."""
-        loss = _scalar(self._loss(self._network, positions, generator))
-        if not loss.requires_grad:
-            raise QuietnnError(
-                "the loss has no gradient; return the mean loss as a tensor, computed by calling the network that "
-                "is passed in, outside torch.no_grad"
-            )
-        return float(loss.detach()), torch.autograd.grad(loss, list(self._noisy.values()), allow_unused=True)
 
     def judge(self, weights: Weights, positions: Tensor) -> float:
         """The mean loss at these weights; infinite where it is not a number."""
@@ -91,12 +99,11 @@ class Scratch:
         with self._following():
             return self._judge(self._network, positions)
 
-    def judge_network(self, network: nn.Module, positions: Tensor) -> float:
-        """The mean loss of another network in evaluation mode: of a copy, for a call may leave traces in buffers."""
-        return self._judge(copy.deepcopy(network).eval(), positions)
-
     def judge_parts(self, network: nn.Module, parts: Sequence[Tensor]) -> Tensor:
-        """The same for several parts of the examples, each by itself: how much they differ tells the error."""
+        """The mean loss of another network on each of several parts: how much they differ tells the error.
+
+        It is that of a copy, for a call may leave traces in buffers.
+        """
         copied = copy.deepcopy(network).eval()
         return torch.tensor([self._judge(copied, part) for part in parts], dtype=torch.float64)
 
@@ -108,7 +115,7 @@ class Scratch:
             everything = torch.arange(self.num_examples)
             with eagerly(copied):
                 self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
-            self.num_passes += 1
+            self._count(1.0)
 
     def finish(self, model: nn.Module, weights: Weights, positions: Tensor | None = None) -> nn.Module:
         """A copy of the model with these weights and, where statistics are blended, those of all examples or some."""
@@ -120,7 +127,7 @@ class Scratch:
 
     @torch.no_grad()
     def _judge(self, network: nn.Module, positions: Tensor) -> float:
-        self.num_passes += len(positions) / self.num_examples
+        self._count(len(positions) / self.num_examples)
         value = math.fsum(
             float(_scalar(self._loss(network, part, None))) * (len(part) / len(positions))
             for part in torch.split(positions, self._batch_size)
@@ -131,6 +138,11 @@ class Scratch:
     def _following(self) -> Iterator[None]:
         with eagerly(self._network), self._blending or nullcontext():
             yield
+
+    def _count(self, num_passes: float) -> None:
+        self.num_passes += num_passes
+        for listener in _listeners.get():
+            listener(num_passes)
 
     def _on_two(self) -> object:
         with eagerly(self._network):

@@ -1,7 +1,7 @@
 """The Gaussian part of a posterior, and the thirty careful steps that add the examples to it."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -13,9 +13,11 @@ from quietnn.noise import TensorNoise
 from quietnn.repairs.affine import MMSE, mmse, weightwise_map
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupedWeights
+from quietnn.watching.batch_moments import wide
 from quietnn.weights import Weights
 
 _BETAS = (0.9, 0.99)
+_EPSILON = 1e-12
 _RISE = 0.3
 """The share of the steps during which they grow."""
 
@@ -29,8 +31,6 @@ class PosteriorSettings:
         num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
-        num_folds: parts of the examples, each of which judges a fit on the others.
-        blended: BatchNorm follows the weights, see `moving_norm.py`; otherwise its statistics stay.
 
     >>> PosteriorSettings(num_steps=8).num_guard_steps
     14
@@ -40,8 +40,6 @@ class PosteriorSettings:
     num_guard_steps: int = 14
     step_size: float = 0.3
     prior: float = 0.1
-    num_folds: int = 2
-    blended: bool = True
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -91,24 +89,29 @@ class Whitened:
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)
 
+    def weights(self, u: Mapping[str, Tensor]) -> Weights:
+        """The weights at `u`, each made when it is asked for: a large network's need not be held twice."""
+        return _At(self, u)
+
+
+class _At(Mapping[str, Tensor]):
+    """The weights of a Gaussian at `u`."""
+
+    def __init__(self, whitened: Whitened, u: Mapping[str, Tensor]) -> None:
+        self._whitened, self._u = whitened, u
+
     @torch.no_grad()
-    def weights(self, u: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The weights at `u`."""
-        return {
-            name: torch.addcmul(centre, u[name], spread)
-            if isinstance(spread := self.spread[name], Tensor)
-            else torch.add(centre, u[name], alpha=spread)
-            for name, centre in self.centre.items()
-        }
+    def __getitem__(self, name: str) -> Tensor:
+        centre, spread = self._whitened.centre[name], self._whitened.spread[name]
+        if isinstance(spread, Tensor):
+            return torch.addcmul(centre, self._u[name], spread)
+        return torch.add(centre, self._u[name], alpha=spread)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whitened.centre)
 
-def wide(tensor: Tensor) -> Tensor:
-    """A tensor of 32 bits or more.
-
-    >>> wide(torch.zeros(1, dtype=torch.float16)).dtype, wide(torch.zeros(1, dtype=torch.float64)).dtype
-    (torch.float32, torch.float64)
-    """
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    def __len__(self) -> int:
+        return len(self._whitened.centre)
 
 
 @dataclass(frozen=True)
@@ -159,10 +162,11 @@ def maximise(
     first = gradient()
     num_moving = sum(int(torch.count_nonzero(direction)) for direction in first[1])
     radius = trust_radius(num_examples * first[0], num_moving)
-    known = iter([first])
+    known = [first]
+    del first  # a gradient is as large as the network
     losses = descend(
         [point[name] for name in names],
-        lambda: next(known, None) or gradient(),
+        lambda: known.pop() if known else gradient(),
         num_steps=settings.num_steps,
         step_size=settings.step_size * radius,
     )
@@ -198,33 +202,58 @@ def descend(
     moments start anew. At a start that is not finite there is no direction to go, and the point stays. `project` brings
     the point back into its feasible region, in place.
     """
-    optimiser = torch.optim.Adam(point, lr=step_size, betas=_BETAS, eps=1e-12)
+    adam = _Adam(point)
     losses: list[float] = []
-    shrink, safe = 1.0, [tensor.clone() for tensor in point]
+    shrink = 1.0
     for step in range(num_steps):
         loss, gradients = gradient()
         finite = math.isfinite(loss) and all(bool(torch.isfinite(one).all()) for one in gradients)
         losses.append(loss if finite else math.inf)
-        if not finite:
-            if step == 0:
-                break
-            _copy(safe, point)
-            shrink /= 2.0
-            optimiser.state.clear()
-            continue
-        _copy(point, safe)
-        for tensor, direction in zip(point, gradients, strict=True):
-            tensor.grad = direction
-        for group in optimiser.param_groups:
-            group["lr"] = step_size * shrink * one_cycle(step, num_steps)
-        optimiser.step()
+        if not finite and step == 0:
+            break
         with torch.no_grad():
+            if finite:
+                adam.step(gradients, step_size * shrink * one_cycle(step, num_steps))
+            else:
+                shrink /= 2.0
+                adam.take_back()
+            del gradients
             project()
-        after_step(step)
+        if finite:
+            after_step(step)
     return tuple(losses)
 
 
-@torch.no_grad()
-def _copy(source: Sequence[Tensor], sink: Sequence[Tensor]) -> None:
-    for one, other in zip(source, sink, strict=True):
-        other.copy_(one)
+class _Adam:
+    """Adam (Kingma and Ba 2015) on some tensors. Its moments tell the last step, which can be taken back."""
+
+    def __init__(self, point: Sequence[Tensor]) -> None:
+        self._point = point
+        self._reset()
+
+    def _reset(self) -> None:
+        self._first = [torch.zeros_like(tensor) for tensor in self._point]
+        self._second = [torch.zeros_like(tensor) for tensor in self._point]
+        self._num_steps, self._last = 0, 0.0
+
+    def step(self, gradients: Sequence[Tensor], step_size: float) -> None:
+        """Take in a gradient, and move."""
+        for gradient, first, second in zip(gradients, self._first, self._second, strict=True):
+            first.lerp_(gradient, 1.0 - _BETAS[0])
+            second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1.0 - _BETAS[1])
+        self._num_steps += 1
+        self._last = step_size
+        self._move(-step_size)
+
+    def take_back(self) -> None:
+        """Be where the last step began, and forget all gradients."""
+        self._move(self._last)
+        self._reset()
+
+    def _move(self, step_size: float) -> None:
+        if not self._num_steps:
+            return
+        corrected = [1.0 - beta**self._num_steps for beta in _BETAS]
+        for tensor, first, second in zip(self._point, self._first, self._second, strict=True):
+            root = second.sqrt().div_(math.sqrt(corrected[1])).add_(_EPSILON)
+            tensor.addcdiv_(first, root, value=step_size / corrected[0])

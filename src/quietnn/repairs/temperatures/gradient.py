@@ -78,16 +78,12 @@ def tune_by_gradient(
     *,
     groups: str | Partition = "layerwise",
     start: Temperatures | GroupTemperatures = ML,
-    with_beta: bool = True,
     settings: GradientSettings = DEFAULT,
     seed: int = 0,
 ) -> GradientTuning:
     """Descend in the temperatures of all groups together, and stop where held-out examples say so.
 
-    Without `with_beta` the shifts stay as they start (MMSE_p). The seed is that of the split and of the augmentation.
-
-    Raises:
-        InvalidConfig: if the noise differs within a group.
+    The seed is that of the split and of the augmentation. Noise that differs within a group is refused.
     """
     num_examples = len(evidence)
     by_group = grouped(observation, groups)
@@ -99,7 +95,7 @@ def tune_by_gradient(
     if by_group.noise_variance == 0:
         return GradientTuning(dict.fromkeys(by_group.groups, ML), {0: math.nan}, (), 0.0)
     scratch = Scratch(observation, evidence)
-    path = _Path(by_group, pairs, with_beta=with_beta)
+    path = _Path(by_group, pairs)
     generator = torch.Generator().manual_seed(seed)
     judged: dict[int, tuple[float, GroupTemperatures]] = {}
 
@@ -125,10 +121,9 @@ def tune_by_gradient(
 class _Path:
     """The multipliers and shifts of all groups as one point, the weights they give, and the gradient in them."""
 
-    def __init__(self, by_group: GroupedWeights, start: GroupTemperatures, *, with_beta: bool) -> None:
+    def __init__(self, by_group: GroupedWeights, start: GroupTemperatures) -> None:
         self._by_group = by_group
         self._start = start
-        self._with_beta = with_beta
         # A group that shows no signal, or has no noise, has no multiplier to move; it stays as it starts.
         self._scales = {
             group: scale
@@ -172,7 +167,7 @@ class _Path:
             noise_std = math.sqrt(scale.noise_variance)
             offset = shift * noise_std - scale.statistics.mean
             in_log_theta.append(theta * (inner + offset * along))
-            in_shift.append(theta * noise_std * self._unit[group] * along if self._with_beta else 0.0)
+            in_shift.append(theta * noise_std * self._unit[group] * along)
         return [torch.tensor(part, dtype=torch.float64) for part in (in_log_theta, in_shift)]
 
     def project(self) -> None:

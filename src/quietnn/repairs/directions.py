@@ -1,0 +1,155 @@
+"""MMSE along the directions that inputs take: for linear layers of networks that normalise each input, without labels.
+
+A layer got `R = W + Z`, `d` rows of white noise `Z`. Turn its inputs by the eigenvectors `U` of their second moments
+`E[x x^T]`: the noise on `R U` is as white as before, and an error in column `k` costs the outputs `lambda_k` times its
+square, each column for itself. What training wrote along different directions differs in power, so each column has a
+factor of its own, by James and Stein (1961)
+
+    1 - (d - 2) sigma_z^2 / |R u_k|^2        or zero if that is negative
+
+For three rows or more its expected error is below that of the column as received, whatever the clean column is. MMSE of
+the layer has one factor for all columns.
+"""
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from quietnn.batches import call
+from quietnn.errors import InvalidWeights
+from quietnn.evidence import Evidence, some_inputs
+from quietnn.noise import NoiseVariance, TensorNoise, noise_of_each
+from quietnn.observation import Observation, observe
+from quietnn.repairs.base import Repaired
+from quietnn.repairs.branches import denoise_branches
+from quietnn.repairs.kinds import is_transposed_linear
+from quietnn.targets import with_weights
+from quietnn.watching.batch_moments import wide
+from quietnn.watching.makers import eagerly, undisturbed
+from quietnn.watching.survey import given
+
+_TINY = 1e-18
+"""Far below the square of any weight, and its own square is a float32: no factor divides by zero."""
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def denoise_directions(
+    what: object, inputs: object, *, noise_variance: NoiseVariance | None = None, wnr_db: float | None = None
+) -> Repaired:
+    """MMSE of each linear layer along the directions of its inputs; what else there is as by `denoise_branches`.
+
+    For transformers, language models first of all. Two passes' worth of work: one run over the inputs, and an
+    eigendecomposition a layer. No labels, no gradients.
+
+    Args:
+        what: the network as received.
+        inputs: what the network is for, in any form of `Evidence`; a few thousand tokens, or a hundred images.
+        noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+
+    Raises:
+        InvalidConfig: if no layer normalises each input, or some layer has stored statistics.
+        InvalidWeights: if what enters a layer is not finite.
+
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
+    >>> repaired = denoise_directions(network, torch.rand(10, 4), noise_variance=0.01).model
+    >>> torch.equal(repaired[0].weight, network[0].weight), torch.equal(repaired[2].weight, network[2].weight)
+    (False, True)
+    """
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    evidence = some_inputs(inputs, "denoise_directions")
+    result = denoise_branches(observation, evidence).model
+    layers = _layers(observation, result)
+    if not layers:
+        return Repaired(result, "directions", 0.0)
+    received, noise = observation.weights, noise_of_each(observation.known_noise, observation.weights)
+    estimates: dict[str, Tensor] = {}
+    for names, moments in _second_moments(result, layers, evidence):
+        directions = torch.linalg.eigh(moments)[1]
+        for name in names:
+            transposed = is_transposed_linear(layers[name])
+            estimates[name] = along(received[name], noise[name], directions, transposed=transposed)
+    with_weights(result, estimates, in_place=True)
+    return Repaired(result, "directions", 1.0)
+
+
+def along(received: Tensor, noise: TensorNoise, directions: Tensor, *, transposed: bool = False) -> Tensor:
+    """The estimate of a layer's weights, a row for each output (a column if `transposed`), along orthonormal columns.
+
+    Where noise differs, each turned weight has its own share.
+
+    >>> weights = torch.tensor([[2.0, 0.1], [2.0, -0.1], [2.0, 0.1], [2.0, -0.1]])
+    >>> along(weights, 0.5, torch.eye(2))[0]                             # 1 - 2 * 0.5 / 16, and no signal
+    tensor([1.8750, 0.0000])
+    """
+    rows = (received.T if transposed else received).to(directions.dtype)
+    turned = rows @ directions
+    variance = torch.as_tensor(noise, dtype=directions.dtype)
+    if variance.dim():
+        turned *= _factors(turned, (variance.T if transposed else variance).expand_as(rows) @ directions.square())
+    else:
+        expected = (1.0 - 2.0 / len(rows) if len(rows) > 2 else 1.0) * variance
+        turned *= (1.0 - expected / turned.square().mean(0).clamp_min(_TINY)).clamp_min(0.0)
+    estimate = turned @ directions.T
+    return (estimate.T if transposed else estimate).to(received.dtype)
+
+
+def _factors(turned: Tensor, variance: Tensor) -> Tensor:
+    """The factor of each turned weight where noise differs: its own noise, and the signal that its column shows.
+
+    The signal is the mean of `q^2 - variance`, each weight with the precision of its square, which takes two rounds:
+    `q^2` spreads by `sqrt(2)` times its own mean, signal and noise.
+    """
+    signal = (turned.square() - variance).mean(0).clamp_min(0.0)
+    for _ in range(2):
+        precision = (signal + variance).clamp_min(_TINY).pow(-2)
+        signal = ((turned.square() - variance) * precision).sum(0).div(precision.sum(0)).clamp_min(0.0)
+    return signal / (signal + variance).clamp_min(_TINY)
+
+
+def _layers(observation: Observation[Any, Any], result: nn.Module) -> dict[str, nn.Module]:
+    """Linear layers by the name of their weight, where branches changed it: not a head, and not without noise."""
+    received = observation.weights
+    own = dict(result.named_parameters())
+    changed = {id(own[name]): name for name in received if name in own and not torch.equal(own[name], received[name])}
+    return {
+        changed[id(layer.weight)]: layer
+        for layer in result.modules()
+        if (type(layer) is nn.Linear or is_transposed_linear(layer)) and id(layer.weight) in changed
+    }
+
+
+def _second_moments(
+    model: nn.Module, layers: dict[str, nn.Module], evidence: Evidence
+) -> list[tuple[list[str], Tensor]]:
+    """Sums of `x x^T` over all inputs, and the layers that were given these `x`: those of one attention share them."""
+    sums: dict[str, Tensor] = {}
+    sharing: dict[str, str] = {}
+    last: tuple[str, Tensor | None] = ("", None)
+
+    def watch(name: str) -> Any:
+        def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            nonlocal last
+            entered = given(args, kwargs)
+            if entered is last[1] and sharing.setdefault(name, last[0]) == last[0]:
+                return
+            last = (name, entered)
+            rows = wide(entered.detach().reshape(-1, entered.shape[-1]))
+            own = sharing.setdefault(name, name)
+            sums[own] = rows.T @ rows if own not in sums else sums[own].addmm_(rows.T, rows)
+
+        return before
+
+    with ExitStack() as hooks, undisturbed(model), eagerly(model):
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_pre_hook(watch(name), with_kwargs=True))
+        for inputs, _ in evidence.batches():
+            call(model, inputs)
+            last = ("", None)
+    for name, moments in sums.items():
+        if not bool(torch.isfinite(moments).all()):
+            raise InvalidWeights(f"what enters the layer of {name} is not finite; the noise has blown up the network")
+    return [([name for name, owner in sharing.items() if owner == own], moments) for own, moments in sums.items()]

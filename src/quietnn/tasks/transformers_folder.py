@@ -1,0 +1,86 @@
+"""Models and tokenizers from a local folder in transformers layout, never from a hub, never by unpickling."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from quietnn.errors import InvalidWeights, MissingData
+
+
+def transformers_package(what: str) -> Any:
+    """The package transformers, silent.
+
+    Raises:
+        MissingData: if it is not installed.
+    """
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingData(
+            f"{what} needs the package transformers, which is not installed; try: pip install 'quietnn[hf]'"
+        ) from error
+    # Its own progress bars and load reports would break ours.
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json says.
+
+    Raises:
+        InvalidWeights: if it is not a table in JSON.
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it is no table")
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidWeights(f"{path} is not a model's configuration ({error})") from error
+    return config
+
+
+def load_model(kind: Any, folder: Path, what: str, *, new_head: bool = False, **settings: Any) -> nn.Module:
+    """A network in evaluation mode.
+
+    Args:
+        kind: transformers' class for it, for example `AutoModelForCausalLM`.
+        folder: in transformers layout.
+        what: what it should be, for messages.
+        new_head: missing tensors are drawn afresh and superfluous ones left out; otherwise every tensor has to be
+            there, and no other.
+        settings: what `from_pretrained` takes.
+
+    Raises:
+        InvalidWeights: if the folder holds something else, or not all of it.
+    """
+    try:
+        model, found = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True, **settings)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidWeights(f"{folder} cannot be loaded as {what}: {str(error)[:300]}") from error
+    wrong = {kind: sorted(map(str, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
+    if any(wrong.values()) and not new_head:
+        told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
+        raise InvalidWeights(f"{folder} does not fit its own network ({told}); use the folder that training wrote")
+    network: nn.Module = model.eval()
+    return network
+
+
+def load_tokenizer(folder: Path, what: str) -> Any:
+    """The tokenizer of a model.
+
+    Raises:
+        MissingData: if there is none.
+    """
+    transformers = transformers_package(what)
+    try:
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        raise MissingData(
+            f"{folder} has no tokenizer that can be read ({str(error)[:200]}); put tokenizer.json and "
+            "tokenizer_config.json of the model there"
+        ) from error
