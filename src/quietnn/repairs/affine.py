@@ -66,11 +66,6 @@ class AffineDenoiser:
         """The map of one tensor of the group."""
         return self if self.members is None else self.members[name]
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether the input comes back bit for bit."""
-        return self.theta == 1.0 and self.rho == 0.0
-
     @torch.no_grad()
     def __call__(self, received: Tensor, out: Tensor | None = None) -> Tensor:
         """Denoise a tensor, into `out` if given (which may be `received` itself).
@@ -78,7 +73,7 @@ class AffineDenoiser:
         One pass at the speed of memory; 16-bit tensors are computed in float32 and rounded once.
         """
         out = torch.empty_like(received) if out is None else out
-        if self.is_identity:
+        if self.theta == 1.0 and self.rho == 0.0:  # bit for bit
             return out if out is received else out.copy_(received)
         if received.dtype in (torch.float32, torch.float64):
             rho = torch.tensor(self.rho, dtype=received.dtype, device=received.device)
@@ -146,9 +141,6 @@ def weightwise_map(
     >>> statistics = WeightStatistics(mean=0.0, variance=3.0, num_weights=10)
     >>> weightwise_map(Temperatures(0.0), statistics, torch.tensor([0.0, 1.0, 3.0])).theta
     tensor([1.0000, 0.7500, 0.5000], dtype=torch.float64)
-
-    Raises:
-        InfeasibleTemperatures: if a weight's noise puts `lambda'` at or past its pole.
     """
     if not isinstance(noise, Tensor):
         return WeightwiseMap(*_coefficients(temperatures, statistics, noise, form))

@@ -237,17 +237,16 @@ def _without_labels(
 ) -> Repaired:
     """The choice that needs no labels: by the kind of network alone."""
     model = observation.received
-    baseline = Tried(BASELINE)
+    tried, passes = [Tried(BASELINE)], 0.0
     if observation.mean_noise_variance == 0:
-        report = AutoReport(BASELINE, (baseline,), notes=(*notes, *_about(True, BASELINE, is_told=not notes)))
-        return _result(copy.deepcopy(model), 0.0, report)
+        report = AutoReport(BASELINE, tuple(tried), notes=(*notes, *_about(True, BASELINE, is_told=not notes)))
+        return _result(copy.deepcopy(model), passes, report)
     has = "shares" if evidence.has_inputs and balanced_classes else "inputs" if evidence.has_inputs else "nothing"
     rows = [
         row
         for row in REPAIRS.values()
         if NEEDS.index(row.needs) <= NEEDS.index(has) and row.applies(observation) and row.unjudged(observation)
     ]
-    tried, passes = [baseline], 0.0
     for row in reversed(rows):
         if row.cost > max_passes:
             tried.append(Tried(row.name, failed=f"not tried: {row.cost:.0f} passes, with {max_passes:g} allowed"))

@@ -14,15 +14,10 @@ def wide(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ImageMoments:
-    """Mean and mean square of every channel of each image, (images, channels): errors are judged between images.
+    """Mean and mean square of every channel of each image, (images, channels): errors are judged between images."""
 
-    Attributes:
-        means: less a value near the channel's mean, so that squares lose no digits.
-        squares: of the same differences.
-    """
-
-    means: Tensor
-    squares: Tensor
+    means: Tensor  # less a value near the channel's mean, so that squares lose no digits
+    squares: Tensor  # of the same differences
 
     @classmethod
     def of(cls, activations: Tensor, *, about: Tensor) -> "ImageMoments":
@@ -48,19 +43,12 @@ class ImageMoments:
 
 @dataclass(frozen=True)
 class EntryMoments:
-    """Mean and variance of each entry over examples, float64, in the form of Chan, Golub and LeVeque (1983).
+    """Mean and variance of each entry over examples, float64, in the form of Chan, Golub and LeVeque (1983)."""
 
-    Attributes:
-        count: of examples.
-        mean: of each entry.
-        variance: the sum of squares about the mean over `count - correction`.
-        correction: 1 for the unbiased variance.
-    """
-
-    count: int
+    count: int  # of examples
     mean: Tensor
-    variance: Tensor
-    correction: int = 0
+    variance: Tensor  # the sum of squares about the mean over `count - correction`
+    correction: int = 0  # 1 for the unbiased variance
 
     @classmethod
     def of(cls, inputs: Tensor) -> "EntryMoments":
@@ -97,21 +85,13 @@ class EntryMoments:
 
 @dataclass(frozen=True)
 class InputSum:
-    """How each output channel of a layer goes with the sum `S` of the inputs it is made of, (channels,), float64.
+    """How each output channel of a layer goes with the sum `S` of the inputs it is made of, (channels,), float64."""
 
-    Attributes:
-        count: of images.
-        output_mean: of each channel.
-        sum_mean: of `S`.
-        covariance: of the two.
-        power: the variance of `S`.
-    """
-
-    count: int
+    count: int  # of images
     output_mean: Tensor
     sum_mean: Tensor
-    covariance: Tensor
-    power: Tensor
+    covariance: Tensor  # of the two
+    power: Tensor  # the variance of `S`
 
     @classmethod
     def of(cls, layer: nn.Module, inputs: Tensor, outputs: Tensor) -> "InputSum":

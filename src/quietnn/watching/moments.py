@@ -31,29 +31,19 @@ class ChannelMoments:
     """Mean and variance of each channel over images and positions, with their own sampling errors.
 
     Positions within an image are correlated, so errors are judged between images: an image counts once.
-
-    Attributes:
-        mean: shape (channels,), float64, like all below.
-        variance: about the true mean: that of the sample plus the error of the sample's mean.
-        mean_error: sampling variance of `mean`.
-        variance_error: sampling variance of `variance`.
-        common_error: sampling variance of the mean over channels of `variance / E[variance]`.
     """
 
-    mean: Tensor
-    variance: Tensor
-    mean_error: Tensor
-    variance_error: Tensor
-    common_error: float
+    mean: Tensor  # (channels,), float64, like all below
+    variance: Tensor  # about the true mean: that of the sample plus the error of the sample's mean
+    mean_error: Tensor  # sampling variance of `mean`
+    variance_error: Tensor  # sampling variance of `variance`
+    common_error: float  # sampling variance of the mean over channels of `variance / E[variance]`
 
     @classmethod
     def of(cls, images: ImageMoments, *, about: Tensor, epsilon: float = 0.0) -> "ChannelMoments":
         """The moments from those of each of two or more images, about the same values.
 
-        Args:
-            images: of what enters a normalisation layer.
-            about: a value near each channel's mean, which was subtracted first so that squares lose no digits.
-            epsilon: added to a variance before anything is divided by it.
+        `epsilon` is added to a variance before anything is divided by it.
 
         >>> about = torch.zeros(1)
         >>> moments = ChannelMoments.of(ImageMoments.of(torch.tensor([[1.0], [3.0]]), about=about), about=about)
@@ -82,17 +72,11 @@ class ChannelMoments:
 
 @dataclass(frozen=True)
 class PatchMoments:
-    """Sums over the entries `x_k` that a channel's weights multiply, shape (channels,), float64.
+    """Sums over the entries `x_k` that a channel's weights multiply, shape (channels,), float64."""
 
-    Attributes:
-        squared_means: `sum_k E[x_k]^2`: what a channel's mean moves by per unit of noise variance, squared.
-        variances: `sum_k Var[x_k] = tr(C)`: what its variance grows by per unit of noise variance.
-        means: `sum_k E[x_k]`: what its mean moves by when every weight grows by one.
-    """
-
-    squared_means: Tensor
-    variances: Tensor
-    means: Tensor
+    squared_means: Tensor  # `sum_k E[x_k]^2`: what a channel's mean moves by per unit of noise variance, squared
+    variances: Tensor  # `sum_k Var[x_k] = tr(C)`: what its variance grows by per unit of noise variance
+    means: Tensor  # `sum_k E[x_k]`: what its mean moves by when every weight grows by one
 
     @classmethod
     def of(cls, layer: nn.Module, entries: EntryMoments) -> "PatchMoments":
@@ -144,12 +128,7 @@ def concentration(layer: nn.Module, inputs: Tensor, outputs: Tensor, variances: 
     It lies between 0 and 1: 1 where the inputs vary along one direction and the weights follow it, `1 / K` for K
     uncorrelated inputs of equal variance. `C w` is the covariance of output and inputs, that is the gradient of a
     convolution by its weights. Two halves of the images are multiplied, so that sampling noise does not count.
-
-    Args:
-        layer: a convolution or linear layer.
-        inputs: what it saw, (images, ...).
-        outputs: what it made of them.
-        variances: `tr(C)` of each channel, from `PatchMoments`.
+    `variances` is `tr(C)` of each channel.
     """
     inputs, outputs = wide(inputs), wide(outputs)
     if getattr(layer, "groups", 1) == 1:

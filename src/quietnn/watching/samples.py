@@ -14,14 +14,8 @@ class Sample:
     """What enters a BatchNorm, and what the layer in front of it was given.
 
     Of many batches only moments are kept: two numbers for each image and channel, two for each entry of what the layer
-    in front is given, and the first images. They give what all images at once would give, up to rounding.
-
-    Args:
-        activations: what enters the BatchNorm, (images, channels, ...).
-        about: a value near each channel's mean.
-        epsilon: of the BatchNorm.
-        layer: the one in front, and
-        inputs: what it was given; None where it is not known.
+    in front is given, and the first images. They give what all images at once would give, up to rounding. `about` is a
+    value near each channel's mean; the layer in front, and what it was given, may be unknown.
 
     >>> import torch
     >>> parts = [Sample(part, about=torch.zeros(1), epsilon=0.0) for part in torch.tensor([[[1.0]], [[3.0]]])]
@@ -76,8 +70,7 @@ class Sample:
     @cached_property
     def patches(self) -> PatchMoments:
         """Of what the weights of the layer in front multiply."""
-        layer, _ = self._front
-        return PatchMoments.of(layer, self._entries)
+        return PatchMoments.of(self._front[0], self._entries)
 
     @cached_property
     def concentration(self) -> float:
@@ -105,13 +98,7 @@ class Sample:
 
 
 class HeadSample:
-    """What comes out of a network, and what its last layer was given.
-
-    Args:
-        outputs: of the network, (examples, classes).
-        layer: that made them, and
-        inputs: what it was given; None where it is not known.
-    """
+    """What comes out of a network, (examples, classes), and the layer that made it with its inputs, if known."""
 
     def __init__(self, outputs: Tensor, *, layer: nn.Module | None = None, inputs: Tensor | None = None) -> None:
         self.layer, self._inputs = layer, inputs

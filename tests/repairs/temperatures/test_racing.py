@@ -12,7 +12,7 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
 from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine, rounds
+from quietnn.repairs.temperatures.racing import _Field, race, race_coarse_to_fine, rounds
 from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid, search_grid
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.repairs.temperatures.tune import Search, tune
@@ -65,9 +65,9 @@ def test_differences_between_examples_do_not_decide_a_race() -> None:
 
 def test_a_pinned_point_runs_to_the_end_and_the_winner_is_not_worse() -> None:
     losses = noisy_losses(64, 30, 0, noise=3.0)
-    result = race(
-        lambda point, some: Score(0.0, float(losses[point, some].mean()), len(some)), range(64), 30, pinned=(0,)
-    )
+    field = _Field(lambda point, some: Score(0.0, float(losses[point, some].mean()), len(some)), 30, seed=0)
+    field.run(range(64), pinned=(0,))
+    result = field.result("loss")
     last = {trial.temperatures: trial.score for trial in result.trials}
     assert last[0] is not None
     assert result.best.score is not None

@@ -27,7 +27,6 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LINEAR: tuple[type[nn.Module], ...] = (nn.Linear, *CONVOLUTIONS, *_TRANSPOSED)
 """Layers whose outputs have the scale of their parameters. A child class may do something else."""
 
-
 _TINY = 1e-8
 _LEAST = 1e-30
 _ROUNDING = 1e-3
@@ -131,14 +130,11 @@ class Blending:
                 makers.remember(output, layer)
 
         def at_norm(_: str, inputs: Tensor) -> None:
-            maker = makers.of(inputs)
-            if maker is not None:
+            if (maker := makers.of(inputs)) is not None:
                 num_fed[maker] += 1
 
         norms = set(self._layers.values())
-        layers = [
-            layer for layer in self._network.modules() if layer not in norms and next(_own(layer), None) is not None
-        ]
+        layers = [layer for layer in self._network.modules() if layer not in norms]
         linear = [layer for layer in layers if type(layer) in _LINEAR]
         with ExitStack() as hooks:
             for layer in linear:

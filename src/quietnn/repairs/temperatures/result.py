@@ -63,10 +63,7 @@ class TuningResult(Generic[Point]):
 
     @property
     def num_passes(self) -> float:
-        """Cost in forward passes over all examples: a trial that saw a tenth of them counts a tenth.
-
-        Infeasible points cost nothing.
-        """
+        """Cost in forward passes over all examples: a trial that saw a tenth of them counts a tenth."""
         sizes = [trial.score.num_examples for trial in self.trials if trial.score is not None]
         return sum(sizes) / max(sizes, default=1)
 
@@ -74,11 +71,7 @@ class TuningResult(Generic[Point]):
     def of(
         cls, trials: Iterable[Trial[Point]], criterion: Criterion | str = Criterion.ACCURACY
     ) -> "TuningResult[Point]":
-        """Pick the best feasible trial; of equal ones, the first.
-
-        Raises:
-            QuietnnError: if no trial is feasible.
-        """
+        """Pick the best feasible trial; of equal ones, the first."""
         trials = tuple(trials)
         scored = [(trial, trial.score) for trial in trials if trial.score is not None]
         if not scored:
