@@ -1,12 +1,17 @@
 """A block that does nothing costs nothing; one that the network needs is missed."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 
 from quietnn.errors import InvalidConfig
-from quietnn.experiments.block_costs import block_costs, without_blocks
 from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.models.resnet import ResNet
+
+BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "block_costs.py"))
+block_costs, without_blocks = BENCHMARK["block_costs"], BENCHMARK["without_blocks"]
 
 
 def network() -> ResNet:
