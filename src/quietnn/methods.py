@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from quietnn.records.schema import CLEAN as CLEAN
+
 NEEDS = ("nothing", "inputs", "shares", "labels")
 """What a method can need beside the noisy weights, each more than the one before: inputs, inputs whose classes have
 known shares, inputs with labels."""
@@ -35,77 +37,46 @@ class Method:
     reference: str = ""
 
 
-METHODS: dict[str, Method] = {
-    row.name: row
-    for row in (
-        Method("ml", "ML", "#000000", "s", "--", "nothing", 0, "eq. (4)"),
-        Method("mmse", "MMSE", "#E69F00", "v", "-.", "nothing", 0, "eq. (8)"),
-        Method("mmse_at_mean_noise", "MMSE at the mean noise", "#B8860B", ".", ":", "nothing", 0, "eq. (8)"),
-        Method("mmse_layerwise", "MMSE layerwise", "#A06A00", "<", ":", "nothing", 0, "eq. (8), layer by layer"),
-        Method("mmse_p", "MMSE_p", "#56B4E9", "^", "-.", "labels", 8, "eq. (10)"),
-        Method("mmse_p_layerwise", "MMSE_p layerwise", "#2F7FB0", ">", ":", "labels", 22, "eq. (10), layer by layer"),
-        Method("mmse_pb", "MMSE_pb", "#0072B2", "o", "-", "labels", 8, "eq. (13)"),
-        Method(
-            "mmse_pb_layerwise", "MMSE_pb layerwise", "#D55E00", "D", "-", "labels", 110, "eq. (13), layer by layer"
-        ),
-        Method("mmse_pb_reused", "MMSE_pb reused", "#CC79A7", "P", "--", "nothing", 0, "eq. (13)"),
-        Method("mmse_pb_oracle", "MMSE_pb oracle", "#009E73", "*", ":", "labels", 22, "eq. (13)"),
-        Method("calibrated", "Calibrated", "#882255", "X", "-", "inputs", 1, "docs/calibration.md"),
-        Method(
-            "calibrated_balanced",
-            "Calibrated, balanced classes",
-            "#AA3377",
-            "1",
-            "-.",
-            "shares",
-            1,
-            "docs/calibration.md",
-        ),
-        Method("branches", "MMSE of branches", "#77AADD", "$Y$", "-.", "inputs", 0, "docs/branches.md"),
-        Method(
-            "branches_balanced",
-            "MMSE of branches, balanced classes",
-            "#225588",
-            "$C$",
-            "-",
-            "shares",
-            1,
-            "docs/branches.md",
-        ),
-        Method("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "docs/language-models.md"),
-        Method("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "docs/auto.md"),
-        Method(
-            "energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "docs/auto.md"
-        ),
-        Method("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "docs/structured.md"),
-        Method(
-            "self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "docs/self-training.md"
-        ),
-        Method("mmse_calibrated", "MMSE, calibrated", "#CC6677", "_", "-.", "inputs", 1, "docs/calibration.md"),
-        Method("re_estimated", "Re-estimated", "#DDAA33", "d", ":", "inputs", 1, "Schneider et al. 2020"),
-        Method("mmse_pb_gradient", "MMSE_pb by gradient", "#999933", "H", "-", "labels", 110, "docs/posterior.md"),
-        Method("finetuned", "Fine-tuned", "#888888", "8", "--", "labels", 270, "docs/posterior.md"),
-        Method("lora", "Low rank (LoRA)", "#BBBBBB", "$L$", "--", "labels", 270, "Hu et al. 2022"),
-        Method("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "docs/posterior.md"),
-        Method("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "docs/noisy-training.md"),
-        Method(
-            "mmse_pb_fixed_oracle", "MMSE_pb fixed, oracle", "#7DA87B", "2", ":", "labels", 0, "docs/noisy-training.md"
-        ),
-        Method("carried", "Prior carried", "#AA4499", "x", "-", "labels", 0, "docs/noisy-training.md"),
-        Method("planned", "Planned", "#CC3311", "3", "-", "labels", 0, "docs/noisy-training.md"),
-        Method("planned_bold", "Planned, bold", "#882200", "$W$", "-", "labels", 0, "docs/noisy-training.md"),
-        Method("planned_layerwise", "Planned layerwise", "#EE7733", "4", "-.", "labels", 0, "docs/noisy-training.md"),
-        Method("auto", "Auto", "#332288", "p", "-", "labels", 330, "docs/auto.md"),
-        Method("auto_unlabelled", "Auto, no labels", "#7766BB", "|", "-.", "inputs", 1, "docs/auto.md"),
-    )
-}
+_ROWS = (
+    ("ml", "ML", "#000000", "s", "--", "nothing", 0, "eq. (4)"),
+    ("mmse", "MMSE", "#E69F00", "v", "-.", "nothing", 0, "eq. (8)"),
+    ("mmse_at_mean_noise", "MMSE at the mean noise", "#B8860B", ".", ":", "nothing", 0, "eq. (8)"),
+    ("mmse_layerwise", "MMSE layerwise", "#A06A00", "<", ":", "nothing", 0, "eq. (8), layer by layer"),
+    ("mmse_p", "MMSE_p", "#56B4E9", "^", "-.", "labels", 8, "eq. (10)"),
+    ("mmse_p_layerwise", "MMSE_p layerwise", "#2F7FB0", ">", ":", "labels", 22, "eq. (10), layer by layer"),
+    ("mmse_pb", "MMSE_pb", "#0072B2", "o", "-", "labels", 8, "eq. (13)"),
+    ("mmse_pb_layerwise", "MMSE_pb layerwise", "#D55E00", "D", "-", "labels", 110, "eq. (13), layer by layer"),
+    ("mmse_pb_reused", "MMSE_pb reused", "#CC79A7", "P", "--", "nothing", 0, "eq. (13)"),
+    ("mmse_pb_oracle", "MMSE_pb oracle", "#009E73", "*", ":", "labels", 22, "eq. (13)"),
+    ("calibrated", "Calibrated", "#882255", "X", "-", "inputs", 1, "docs/calibration.md"),
+    ("calibrated_balanced", "Calibrated, balanced classes", "#AA3377", "1", "-.", "shares", 1, "docs/calibration.md"),
+    ("branches", "MMSE of branches", "#77AADD", "$Y$", "-.", "inputs", 0, "docs/branches.md"),
+    ("branches_balanced", "MMSE of branches, balanced classes", "#225588", "$C$", "-", "shares", 1, "docs/branches.md"),
+    ("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "docs/language-models.md"),
+    ("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "docs/auto.md"),
+    ("energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "docs/auto.md"),
+    ("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "docs/structured.md"),
+    ("self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "docs/self-training.md"),
+    ("mmse_calibrated", "MMSE, calibrated", "#CC6677", "_", "-.", "inputs", 1, "docs/calibration.md"),
+    ("re_estimated", "Re-estimated", "#DDAA33", "d", ":", "inputs", 1, "Schneider et al. 2020"),
+    ("mmse_pb_gradient", "MMSE_pb by gradient", "#999933", "H", "-", "labels", 110, "docs/posterior.md"),
+    ("finetuned", "Fine-tuned", "#888888", "8", "--", "labels", 270, "docs/posterior.md"),
+    ("lora", "Low rank (LoRA)", "#BBBBBB", "$L$", "--", "labels", 270, "Hu et al. 2022"),
+    ("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "docs/posterior.md"),
+    ("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "docs/noisy-training.md"),
+    ("mmse_pb_fixed_oracle", "MMSE_pb fixed, oracle", "#7DA87B", "2", ":", "labels", 0, "docs/noisy-training.md"),
+    ("carried", "Prior carried", "#AA4499", "x", "-", "labels", 0, "docs/noisy-training.md"),
+    ("planned", "Planned", "#CC3311", "3", "-", "labels", 0, "docs/noisy-training.md"),
+    ("planned_bold", "Planned, bold", "#882200", "$W$", "-", "labels", 0, "docs/noisy-training.md"),
+    ("planned_layerwise", "Planned layerwise", "#EE7733", "4", "-.", "labels", 0, "docs/noisy-training.md"),
+    ("auto", "Auto", "#332288", "p", "-", "labels", 330, "docs/auto.md"),
+    ("auto_unlabelled", "Auto, no labels", "#7766BB", "|", "-.", "inputs", 1, "docs/auto.md"),
+)
+METHODS = {row[0]: Method(*row) for row in _ROWS}
 """Every known method, in the order of tables and legends."""
 
 REFERENCE = "ml"
 """The method that gains are measured against: the weights used as they arrived."""
-
-CLEAN = "clean"
-"""The method name of a record that holds the accuracy without noise."""
 
 _SPARE = ("#117733", "#AA4499", "#999933", "#6699CC", "#661100", "#888888")
 _SPARE_MARKERS = ("d", "8", "H", "1", "p", "h")

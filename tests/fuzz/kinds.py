@@ -28,8 +28,7 @@ from quietnn.errors import MissingData, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.noisy_training import NoisyTraining
-from quietnn.reports.analysis import analyse_runs
-from quietnn.reports.federated_report import federated_sentences, holds_federations, read_federated_report
+from quietnn.reports.analysis import analyse_runs, federated_sentences, training_analyses
 from quietnn.reports.figures import render
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import missing_sentence, read_run
@@ -317,8 +316,8 @@ def use_records(path: Path) -> None:
             with suppress(MissingData):
                 for figure in publication_figures(runs).values():
                     render(figure, "svg")
-        if holds_federations(path.parent):
-            "\n".join(federated_sentences(read_federated_report(path.parent, num_resamples=20))).encode()
+        for task in training_analyses(runs[0].records, num_resamples=20):
+            "\n".join(federated_sentences(task)).encode()
 
 
 def run_config() -> list[bytes]:

@@ -4,10 +4,11 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from tests.reports.shortcuts import make_curve
 
 from quietnn.reports.accuracy_figures import accuracy_figure, deployment_figure, rounds_figure
 from quietnn.reports.analysis import TaskAnalysis
-from quietnn.reports.curves import Curve, make_curve
+from quietnn.reports.curves import Curve
 from quietnn.reports.figures import render
 from quietnn.reports.gains import gain_db
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.reports.shortcuts import analyse
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
-from quietnn.reports.analysis import analyse, sentences, to_json
+from quietnn.reports.analysis import sentences, to_json
 from quietnn.reports.write import write_analysis
 
 Make = Callable[..., list[Record]]
@@ -69,7 +70,7 @@ def test_runs_of_one_task_meet_in_one_figure_and_each_keeps_its_own_ml(
 ) -> None:
     few = write_run(tmp_path / "a", make_records(run="few", methods=("ml", "mmse_pb"), num_tuning_examples=10))
     many = write_run(tmp_path / "b", make_records(run="many", methods=("ml", "mmse_pb"), num_tuning_examples=80))
-    (task,) = analyse([few, many]).tasks
+    (task,) = analyse(few, many).tasks
     labels = [curve.label for curve in task.curves]
     assert labels == ["ML (few)", "ML (many)", "MMSE_pb (κ = 10)", "MMSE_pb (κ = 80)"]
     for curve, reference in zip(task.curves, task.references, strict=True):
@@ -108,4 +109,4 @@ def test_broken_records_are_refused(content: bytes, message: str, tmp_path: Path
 def test_one_folder_twice_is_a_mistake(make_records: Make, write_run: Write, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", make_records(methods=("ml",), num_draws=1))
     with pytest.raises(InvalidConfig, match="given 2 times"):
-        analyse([folder, tmp_path / "run" / "." / "records.jsonl"])
+        analyse(folder, tmp_path / "run" / "." / "records.jsonl")

@@ -8,7 +8,7 @@ import pytest
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
-from quietnn.reports.curves import at_mean_wnr, clean_accuracy, curves, make_curve
+from quietnn.reports.curves import at_mean_wnr, clean_accuracy, curves
 
 Make = Callable[..., list[Record]]
 
@@ -93,12 +93,6 @@ def test_twenty_thousand_records(make_records: Make) -> None:
     found = make_records(num_draws=480, with_trials=False)
     assert len(found) > 20_000
     assert {curve.accuracies.shape for curve in curves(found)} == {(480, 7)}
-
-
-def test_plain_numbers_are_sorted_by_wnr() -> None:
-    curve = make_curve("ml", [4.0, 0.0], [[0.9, 0.1]])
-    assert curve.wnr_db.tolist() == [0.0, 4.0]
-    assert curve.accuracies.tolist() == [[0.1, 0.9]]
 
 
 def test_the_draws_of_one_level_meet_at_their_mean_wnr() -> None:

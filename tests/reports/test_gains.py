@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.reports.shortcuts import make_curve
 
 from quietnn.errors import InvalidConfig
-from quietnn.reports.curves import Curve, make_curve
+from quietnn.reports.curves import Curve
 from quietnn.reports.gains import crossing, expanded_tail, gain_db, percent, student_quantile
 
 WNRS = np.arange(-12.0, 13.0, 2.0)

@@ -5,8 +5,9 @@ import io
 import math
 from collections.abc import Callable
 
+from tests.reports.shortcuts import make_curve
+
 from quietnn.records import Record
-from quietnn.reports.curves import make_curve
 from quietnn.reports.gains import Gain, gain_db
 from quietnn.reports.tables import (
     Table,

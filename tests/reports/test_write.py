@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.reports.shortcuts import analyse
 
 from quietnn.errors import MissingData
 from quietnn.records import Record
-from quietnn.reports.analysis import analyse
 from quietnn.reports.runs import Run
 from quietnn.reports.write import publication_figures, write_analysis, write_figures
 
@@ -75,5 +75,5 @@ def test_tasks_get_files_of_their_own(make_records: Make, write_run: Write, tmp_
     methods = ("ml", "mmse")
     one = write_run(tmp_path / "a", make_records(run="a", methods=methods, num_draws=2))
     two = write_run(tmp_path / "b", make_records(run="b", task="../x/y", methods=methods, num_draws=2))
-    names = {path.name for path in write_analysis(analyse([one, two]), tmp_path / "out")}
+    names = {path.name for path in write_analysis(analyse(one, two), tmp_path / "out")}
     assert {"accuracy.png", "accuracy-digits.png", "accuracy-x-y.png", "gains-x-y.csv"} <= names

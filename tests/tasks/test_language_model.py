@@ -12,8 +12,9 @@ from torch import nn
 import quietnn
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.tasks.base import Task
-from quietnn.tasks.language_model import IGNORED, evaluate_tokens, language_model, load_language_model, num_tokens
+from quietnn.tasks.language_model import IGNORED, evaluate_tokens, language_model, num_tokens
 from quietnn.tasks.registry import load_task
+from quietnn.tasks.transformers_folder import load_language_model
 
 pytest.importorskip("transformers")
 

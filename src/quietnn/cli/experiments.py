@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
     from quietnn.records import Damage
 
-_HEADINGS = {
-    "quadratic": "Theorem 1, quadratic",
-    "shallow": "Theorem 2, tanh",
-    "lemma 1": "Lemma 1",
-}
+_HEADINGS = {"quadratic": "Theorem 1, quadratic", "shallow": "Theorem 2, tanh", "lemma 1": "Lemma 1"}
 
 
 def demo(
@@ -108,9 +104,9 @@ def sweep(
     preset: options.Preset = None,
     set_: options.Settings = None,
     engine: Annotated[str, typer.Option(help="inline, processes or ray.")] = "processes",
+    address: Annotated[str | None, typer.Option(help="Address of an existing Ray cluster.")] = None,
     workers: options.Workers = 2,
     threads: options.WorkerThreads = 1,
-    address: Annotated[str | None, typer.Option(help="Address of an existing Ray cluster.")] = None,
     data_dir: options.DataDir = None,
 ) -> None:
     """Add noise, denoise with every method, test: one record for each WNR, draw and method.
@@ -125,18 +121,9 @@ def sweep(
 
     experiment = load_config(NoisyInference, config, preset=preset, overrides=set_ or [])
     folder = out or Path("runs") / experiment.name
+    where: dict[str, Any] = {"engine": engine, "num_workers": workers, "num_threads": threads, "data_dir": data_dir}
     with record_progress(experiment.name) as on_record:
-        records = run(
-            experiment,
-            folder,
-            engine=engine,
-            num_workers=workers,
-            num_threads=threads,
-            address=address,
-            data_dir=data_dir,
-            on_record=on_record,
-            on_damage=_say_damage,
-        )
+        records = run(experiment, folder, address=address, on_record=on_record, on_damage=_say_damage, **where)
     if sentence := other_versions(records):
         typer.echo(sentence)
     verb = "analyze" if any(record["accuracy"] is not None for record in records) else "report"
@@ -161,23 +148,14 @@ def federate(
     from quietnn.experiments.config import load_config
     from quietnn.experiments.noisy_training import NoisyTraining
     from quietnn.experiments.sweep import sweep as run
-    from quietnn.reports.federated_report import write_federated_report
+    from quietnn.reports.write import write_federated_report
 
     experiment = load_config(NoisyTraining, config, preset=preset, overrides=set_ or [])
     folder = out or Path("runs") / experiment.name
+    where: dict[str, Any] = {"engine": engine, "num_workers": workers, "num_threads": threads, "data_dir": data_dir}
     progress = federation_progress(experiment.name, len(experiment.units()), experiment.num_rounds)
     with progress as (on_record, on_round):
-        records = run(
-            experiment,
-            folder,
-            engine=engine,
-            num_workers=workers,
-            num_threads=threads,
-            data_dir=data_dir,
-            on_record=on_record,
-            on_round=on_round,
-            on_damage=_say_damage,
-        )
+        records = run(experiment, folder, on_record=on_record, on_round=on_round, on_damage=_say_damage, **where)
     typer.echo("\n".join(write_federated_report(folder)))
     typer.echo(f"{len(records)} records in {folder}; read {folder / 'summary.md'}")
 

@@ -1,5 +1,6 @@
 """Verbs that repair with a task: `quietnn repair`, its former name `quietnn auto`, and `quietnn tune`."""
 
+import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,48 +112,28 @@ def _stream(what: Path, out: Path, method: str, noise: dict[str, Any], *, overwr
             f"package.module:function for a network of your own. Without a task: --method {' or '.join(STREAMED)}"
         )
     name, groups = STREAMED[method]
+    asked = noise | {"method": name, "groups": groups, "overwrite": overwrite, "on_selection": show_selection}
     with byte_progress("repair", threads=None) as streaming:
-        done = denoise_checkpoint(
-            what,
-            out,
-            **noise,
-            method=name,
-            groups=groups,
-            overwrite=overwrite,
-            streaming=streaming,
-            on_selection=show_selection,
-        )
+        done = denoise_checkpoint(what, out, streaming=streaming, **asked)
     typer.echo(f"wrote {out}: {method}, noise variance {done.noise_variance:.6g}")
 
 
-def auto(
-    task: options.TaskName,
-    out: options.Target,
-    weights: Annotated[Path, typer.Option(help="The noisy weights.")],
-    noise_variance: options.NoiseVariance = None,
-    num_examples: options.NumExamples = 100,
-    labels: options.UseLabels = True,
-    balanced_classes: options.BalancedClasses = False,
-    max_passes: options.MaxPasses = 450,
-    seed: options.ExampleSeed = 0,
-    data_dir: options.DataDir = None,
-    overwrite: options.Overwrite = False,
-) -> None:
+def auto(task: str, out: Path, weights: Path, **given: Any) -> None:
     """Former name of: quietnn repair WEIGHTS OUT --task TASK."""
     typer.echo(f"quietnn auto is now: quietnn repair {weights} {out} --task {task}", err=True)
-    repair(
-        weights,
-        out,
-        task=task,
-        noise_variance=noise_variance,
-        num_examples=num_examples,
-        labels=labels,
-        balanced_classes=balanced_classes,
-        max_passes=max_passes,
-        seed=seed,
-        data_dir=data_dir,
-        overwrite=overwrite,
-    )
+    repair(weights, out, task=task, **given)
+
+
+def _signature_of_auto() -> inspect.Signature:
+    """Task and place as arguments, the weights as an option, then the options of `repair`, which typer reads here."""
+    weights, out, task, *others = inspect.signature(repair).parameters.values()
+    task = task.replace(annotation=options.TaskName, default=inspect.Parameter.empty)
+    weights = weights.replace(name="weights", annotation=Annotated[Path, typer.Option(help="The noisy weights.")])
+    return inspect.Signature([task, out, weights, *others])
+
+
+auto.__signature__ = _signature_of_auto()  # type: ignore[attr-defined]
+auto.__annotations__ = {}
 
 
 def tune(

@@ -30,13 +30,14 @@ def analyze(
     ] = False,
 ) -> None:
     """Turn records into curves, gains in dB with intervals, figures and one web page."""
-    from quietnn.reports.federated_report import holds_federations, write_federated_report
+    from quietnn.reports.write import write_federated_report
 
-    federated = [run for run in runs if holds_federations(run)]
-    for run in federated:
-        typer.echo("\n".join(write_federated_report(run, level=level, style=style_named(style))))
-        typer.echo(f"Wrote {run / 'summary.md'}, tables and figures beside it.")
-    rest = [run for run in runs if run not in federated]
+    rest = []
+    for run in runs:
+        if said := write_federated_report(run, level=level, style=style_named(style)):
+            typer.echo("\n".join([*said, f"Wrote {run / 'summary.md'}, tables and figures beside it."]))
+        else:
+            rest.append(run)
     if rest:
         report_inference(rest, level=level, out=out, style=style_named(style), as_json=as_json)
 
@@ -51,11 +52,12 @@ def report_inference(
 ) -> None:
     """Analyse runs, write their reports and print the findings; nothing is written before all of them are read."""
     from quietnn.records import encode
-    from quietnn.reports.analysis import analyse, to_json
+    from quietnn.reports.analysis import analyse_runs, to_json
+    from quietnn.reports.runs import load_run
     from quietnn.reports.write import write_analysis
 
     groups = [(runs, out)] if out is not None else [([run], None) for run in runs]
-    analyses = [(analyse(folders, level=level), place) for folders, place in groups]
+    analyses = [(analyse_runs(list(map(load_run, folders)), level=level), place) for folders, place in groups]
     for analysis, place in analyses:
         _say_versions(analysis.runs)
         where = place or analysis.runs[0].folder
@@ -72,16 +74,15 @@ def _print(analysis: "Analysis") -> None:
     from rich.text import Text
 
     from quietnn.cli.terminal import print_table
-    from quietnn.reports.analysis import sentences
-    from quietnn.reports.tables import accuracy_table, gain_table
+    from quietnn.reports.analysis import sentences, task_tables
 
     console = Console()
     for task in analysis.tasks:
+        tables = task_tables(task)
         console.rule(Text(task.task), align="left")
-        print_table(accuracy_table(task.curves), console)
-        console.print()
-        print_table(gain_table(task.curves, task.gains, task.level), console)
-        console.print()
+        for name in ("accuracy", "gains"):
+            print_table(tables[name], console)
+            console.print()
         for line in sentences(task):
             console.print(line, markup=False, highlight=False)
 

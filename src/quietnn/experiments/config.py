@@ -25,10 +25,6 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
 
     Top-level keys are the configuration; a table `[presets.NAME]` replaces some of them when that preset is
     chosen, and each override `key=value` (the value in TOML, or a bare word) replaces one more.
-
-    Raises:
-        MissingData: if there is no such file.
-        InvalidConfig: if it is not TOML, or a key or value does not fit; a likely spelling is suggested.
     """
     path = find_config(path)
     try:
@@ -61,9 +57,6 @@ def find_config(path: Path) -> Path:
 
     >>> find_config(Path("configs/digits.toml")) == find_config(Path("digits")) == shipped_configs()["digits"]
     True
-
-    Raises:
-        MissingData: if there is neither.
     """
     if path.is_file():
         return path
@@ -110,8 +103,11 @@ def to_mapping(config: Any) -> dict[str, Any]:
     }
 
 
-def check_work(config: Any, num_records: int) -> None:
-    """Refuse absurd work before any of it is done: a count `num_...`, or records, that no run can have."""
+def check_work(config: Any, num_records: int, *, at_least_one: Sequence[str]) -> None:
+    """Refuse absurd work before any of it is done: a count, or records, that no run can have."""
+    for name in at_least_one:
+        if getattr(config, name) < 1:
+            raise InvalidConfig(f"{name} is {getattr(config, name)}; it must be 1 or more")
     for name, value in dataclasses.asdict(config).items():
         if name.startswith("num_") and value is not None and value > MOST_RECORDS:
             raise InvalidConfig(f"{name} is {value:,}; it can be {MOST_RECORDS:,} at most")

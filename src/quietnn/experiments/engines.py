@@ -8,7 +8,7 @@ import pickle
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.connection import Connection, wait
@@ -29,10 +29,8 @@ Key = tuple[float, int, str]
 class Unit:
     """One noisy network, or one run of a federation, and the methods to try on it.
 
-    Attributes:
-        level: the WNR, or what else the channel is set by.
-        draw: which repetition.
-        methods: names; a federation has one, or the text of a candidate for fixed temperatures.
+    The level is the WNR, or what else the channel is set by. A federation has one method, or the text of a candidate
+    for fixed temperatures.
 
     >>> Unit(4.0, 0, ("ml", "mmse")).without({(4.0, 0, "ml")})
     Unit(level=4.0, draw=0, methods=('mmse',))
@@ -125,8 +123,9 @@ def _run_in_processes(
         for _ in range(min(num_workers, len(units))):
             crew.hire(*waiting.popleft())
         while crew.busy:
-            for pipe in crew.ready():
-                unit, attempt = crew.busy[pipe]
+            ready: list[Any] = wait(list(crew.busy))
+            for pipe in ready:
+                process, unit, attempt = crew.busy[pipe]
                 try:
                     kind, content = pipe.recv()
                 except (EOFError, ConnectionResetError):
@@ -142,52 +141,40 @@ def _run_in_processes(
                 elif kind == "error":
                     raise content
                 elif waiting:
-                    crew.assign(pipe, *waiting.popleft())
+                    crew.assign(pipe, process, *waiting.popleft())
                 else:
                     crew.dismiss(pipe)
     finally:
-        crew.dismiss_all()
+        for pipe in list(crew.busy):
+            crew.dismiss(pipe)
 
 
 class _Crew:
-    """Worker processes, each on its own pipe with the unit it is at."""
+    """Worker processes, each on its own pipe, with the unit it is at and the number of the attempt."""
 
     def __init__(self, make_worker: MakeWorker, num_threads: int) -> None:
-        self.busy: dict[Connection, tuple[Any, int]] = {}
-        self._processes: dict[Connection, BaseProcess] = {}
-        self._context = multiprocessing.get_context("spawn")
-        self._make_worker = make_worker
-        self._num_threads = num_threads
+        self.busy: dict[Any, tuple[BaseProcess, Unit, int]] = {}
+        self._how = make_worker, num_threads
 
-    def hire(self, unit: Any, attempt: int) -> None:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self._make_worker, self._num_threads), daemon=True)
+    def hire(self, unit: Unit, attempt: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, *self._how), daemon=True)
         with _interrupts_blocked():
             process.start()
         theirs.close()
-        self._processes[ours] = process
-        self.assign(ours, unit, attempt)
+        self.assign(ours, process, unit, attempt)
 
-    def assign(self, pipe: Connection, unit: Any, attempt: int) -> None:
-        self.busy[pipe] = (unit, attempt)
-        try:
+    def assign(self, pipe: Connection, process: BaseProcess, unit: Unit, attempt: int) -> None:
+        self.busy[pipe] = process, unit, attempt
+        with suppress(BrokenPipeError):  # the worker is dead; reading from the pipe will tell
             pipe.send(unit)
-        except BrokenPipeError:
-            return  # the worker is dead; reading from the pipe will tell
-
-    def ready(self) -> list[Connection]:
-        return [pipe for pipe in wait(list(self.busy)) if isinstance(pipe, Connection)]
 
     def dismiss(self, pipe: Connection) -> None:
-        self.busy.pop(pipe, None)
+        process, _, _ = self.busy.pop(pipe)
         pipe.close()
-        process = self._processes.pop(pipe)
         process.terminate()
         process.join()
-
-    def dismiss_all(self) -> None:
-        for pipe in list(self._processes):
-            self.dismiss(pipe)
 
 
 @contextmanager

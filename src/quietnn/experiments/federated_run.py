@@ -11,8 +11,7 @@ from quietnn import records
 from quietnn.channels.randomness import derive_seed
 from quietnn.channels.transmit import transmit
 from quietnn.experiments.engines import OnRound, Unit
-from quietnn.experiments.noisy_training import SELECTION_DRAW, NoisyTraining, candidate, choose
-from quietnn.experiments.sweep import RECORDS
+from quietnn.experiments.noisy_training import NoisyTraining, candidate, choose
 from quietnn.federated.checkpoint import Journal
 from quietnn.federated.devices import Diverged
 from quietnn.federated.estimators import Affine, Estimator
@@ -20,9 +19,10 @@ from quietnn.federated.rounds import Federation, ServerState, run_round
 from quietnn.federated.schemes import FIXED, FIXED_ORACLE, SCHEMES, fixed_temperatures
 from quietnn.federated.tasks import load_federated_task
 from quietnn.methods import CLEAN
-from quietnn.records import Record
+from quietnn.records import RECORDS, Record
+from quietnn.records.schema import SELECTION_DRAW
 from quietnn.repairs.denoise import denoise
-from quietnn.tasks.base import Examples, evaluate_classifier
+from quietnn.tasks.base import evaluate_classifier
 
 LOGGER = logging.getLogger("quietnn")
 
@@ -55,6 +55,7 @@ class _Run:
         self._folder, self._on_round = worker.folder, worker.on_round
         self._seed = self._config.seed_of(unit.draw)
         self._model = self._task.fresh_model(self._seed)
+        self._progress_examples = self._test.take(slice(0, self._config.num_progress_examples))
 
     def same_as_before(self) -> Record | None:
         """The record of a run with the same fixed temperatures and seed: two ways to choose them often agree."""
@@ -121,10 +122,6 @@ class _Run:
         if self._candidate is not None:
             return Affine(fixed_temperatures(*candidate(self._candidate), self._unit.level))
         return SCHEMES["ml"] if self._unit.method == CLEAN else SCHEMES[self._unit.method]
-
-    @property
-    def _progress_examples(self) -> Examples:
-        return self._test.take(slice(0, self._config.num_progress_examples))
 
     def _progress(self, num_rounds_done: int) -> float | None:
         """The accuracy on a test subset where the curve has a point; it decides nothing."""

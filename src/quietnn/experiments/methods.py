@@ -24,13 +24,8 @@ TOLD = ("failed", "chosen", "expected_accuracy", "accuracy_at_least")
 class Draw:
     """One noisy network as its receiver sees it, and what an experiment knows beside it.
 
-    Attributes:
-        observation: what arrived, with the noise that the receiver believes in.
-        tuning: labelled examples to tune on.
-        oracle: the test examples, for methods that are labelled oracle and for nothing else.
-        reference: the same draw at another noise power, for methods that reuse its temperatures.
-        search: how temperatures are found.
-        seed: of the methods that split the examples or draw variants of them.
+    The test examples are for methods that are labelled oracle and for nothing else; the reference is the same draw at
+    another noise power, for methods that reuse its temperatures.
     """
 
     observation: Observation[Any, Any]
@@ -69,11 +64,7 @@ EXPERIMENTAL: dict[str, Callable[[Draw], Repaired]] = {
 
 
 def check_method(name: str) -> None:
-    """Refuse a name that is neither a repair nor one of the experiment's own.
-
-    Raises:
-        InvalidConfig: with the nearest name there is.
-    """
+    """Refuse a name that is neither a repair nor one of the experiment's own."""
     if name not in EXPERIMENTAL and name not in REPAIRS:
         raise unknown_choice("method", name, (*REPAIRS, *EXPERIMENTAL))
 
@@ -110,7 +101,10 @@ def _searched(made: Repaired, draw: Draw | None) -> Record:
     description: Record = {"tuning_accuracy": score.accuracy if score else None}
     if isinstance(chosen, Mapping):
         layers = grouped(draw.observation.at_unit_gain(), "layerwise", form=draw.search.form)
-        wnr_db = {group: _wnr_db(layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
+        variances = {group: (layers.statistics[group].variance, layers.group_noise(group)) for group in chosen}
+        wnr_db = {
+            group: ratio_to_db(weight / noise) if noise else math.inf for group, (weight, noise) in variances.items()
+        }
         pairs = {group: [pair.lambda_prime, pair.beta] for group, pair in chosen.items()}
         return {**description, "group_temperatures": pairs, "group_wnr_db": wnr_db}
     trials = [
@@ -119,7 +113,3 @@ def _searched(made: Repaired, draw: Draw | None) -> Record:
         if isinstance(at, Temperatures)
     ]
     return {**description, "lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "trials": trials}
-
-
-def _wnr_db(weight_variance: float, noise_variance: float) -> float:
-    return ratio_to_db(weight_variance / noise_variance) if noise_variance else math.inf

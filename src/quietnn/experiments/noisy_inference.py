@@ -103,16 +103,12 @@ class NoisyInference:
             own_function(self.task)  # its module may register repairs and channels of its own
         for method in self.methods:
             check_method(method)
-        if self.search not in SEARCHES:
-            raise unknown_choice("search", self.search, SEARCHES)
-        if self.statistics not in ("received", "clean"):
-            raise unknown_choice("statistics", self.statistics, ("received", "clean"))
+        for name, choices in (("search", SEARCHES), ("statistics", ("received", "clean"))):
+            if getattr(self, name) not in choices:
+                raise unknown_choice(name, getattr(self, name), choices)
         for kind, value in ((Criterion, self.criterion), (Criterion, self.layerwise_criterion), (Form, self.form)):
             kind(value)
         Power(self.power)
-        for name in ("num_draws", "num_tuning_examples", "layerwise_sweeps"):
-            if getattr(self, name) < 1:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.first_test_position < 0:
             raise InvalidConfig(f"first_test_position is {self.first_test_position}; it must be 0 or more")
         by_wnr = level_of(self.channel) == "wnr_db"
@@ -132,7 +128,8 @@ class NoisyInference:
             raise InvalidConfig("mmse_pb_reused needs the WNR to tune at; set reuse_wnr_db")
         for wnr_db in self.wnr_db:
             db_to_ratio(wnr_db)
-        check_work(self, len(self.methods) * len(self.wnr_db or self.levels) * self.num_draws)
+        num_records = len(self.methods) * len(self.wnr_db or self.levels) * self.num_draws
+        check_work(self, num_records, at_least_one=("num_draws", "num_tuning_examples", "layerwise_sweeps"))
 
     @property
     def digest(self) -> str:

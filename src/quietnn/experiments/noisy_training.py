@@ -14,10 +14,8 @@ from quietnn.experiments.engines import OnRound, Unit, Worker
 from quietnn.federated.schemes import FIXED, FIXED_ORACLE, METHODS, fixed_temperatures
 from quietnn.federated.settings import FederationSettings
 from quietnn.methods import CLEAN
+from quietnn.records.schema import SELECTION_DRAW
 from quietnn.units import db_to_ratio
-
-SELECTION_DRAW = -1
-"""The draw number of the runs on which fixed temperatures are chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +61,6 @@ class NoisyTraining(FederationSettings):
         for method in self.methods:
             if method not in METHODS:
                 raise unknown_choice("method", method, METHODS)
-        for name in ("num_draws", "num_progress_examples", "test_every", "num_selection_examples"):
-            if getattr(self, name) < 1:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.num_test_examples is not None and self.num_test_examples < 1:
             raise InvalidConfig(f"num_test_examples is {self.num_test_examples}; give 1 or more, or leave it out")
         if not self.wnr_db or not self.methods:
@@ -76,7 +71,8 @@ class NoisyTraining(FederationSettings):
             db_to_ratio(wnr_db)
         for text, wnr_db in product(self.fixed, self.wnr_db):
             fixed_temperatures(*candidate(text), wnr_db)
-        check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws)
+        counts = ("num_draws", "num_progress_examples", "test_every", "num_selection_examples")
+        check_work(self, (len(self.methods) * len(self.wnr_db) + 1) * self.num_draws, at_least_one=counts)
 
     @property
     def digest(self) -> str:
@@ -132,9 +128,6 @@ def choose(found: Iterable[Mapping[str, Any]], texts: tuple[str, ...], wnr_db: f
     """The candidate whose run on the selection seed ended best, by `"validation_accuracy"` or (oracle) `"accuracy"`.
 
     Of equal ones the first wins; a run that diverged does only if all of them did, and its own run will then say so.
-
-    Raises:
-        InvalidConfig: if none of them has run.
     """
     by_text = {
         record["method"]: record.get(score)

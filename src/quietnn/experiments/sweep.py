@@ -4,17 +4,20 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.config import to_mapping
-from quietnn.experiments.engines import OnRound, Unit, Worker, ignore, key_of, run_units
+from quietnn.experiments.engines import OnRound, Unit, ignore, key_of, run_units
 from quietnn.files import write_whole
-from quietnn.records import Record
+from quietnn.records import CONFIG, RECORDS, Record
 
-RECORDS = "records.jsonl"
-CONFIG = "config.json"
+if TYPE_CHECKING:
+    from quietnn.experiments.noisy_inference import NoisyInference
+    from quietnn.experiments.noisy_training import NoisyTraining
+
+    Experiment = NoisyInference | NoisyTraining
 
 OnRecord = Callable[[Record, int, int], None]
 """Told about each new record, how many there are, and how many there will be in its stage."""
@@ -23,25 +26,8 @@ OnDamage = Callable[[records.Damage], None]
 """Told about each line of an older sitting that is damaged; its record is made again."""
 
 
-class Experiment(Protocol):
-    """A frozen configuration: what is to be done, and what tells its records from those of another."""
-
-    EXTENDABLE: ClassVar[tuple[str, ...]]
-    """The fields that may change between two sittings of one run; all others decide the value of a record."""
-
-    @property
-    def digest(self) -> str:
-        """Names what decides the value of a record."""
-
-    def stages(self) -> list[list[Unit]]:
-        """The work. The units of a stage are independent; a stage may need the records of those before it."""
-
-    def worker(self, data_dir: Path | None, folder: Path, on_round: OnRound) -> Worker:
-        """Something that runs units; folder and rounds are for experiments that go on inside a unit."""
-
-
 def sweep(
-    config: Experiment,
+    config: "Experiment",
     folder: Path,
     *,
     engine: str = "processes",
@@ -57,19 +43,8 @@ def sweep(
 
     Safe to kill at any instant: a record is on the disk before the next is asked for, and a rerun does only what
     is missing. A damaged line is set aside in `records.damaged.jsonl`, and its record is made again. WNRs, draws and
-    methods may be added to a run; anything else needs a folder of its own.
-
-    Args:
-        config: the experiment.
-        folder: where `records.jsonl`, `config.json` and the checkpoints of federations are kept.
-        engine: where units run, see `run_units`.
-        num_workers: worker processes or Ray actors.
-        num_threads: torch threads in each.
-        address: of an existing Ray cluster.
-        data_dir: where data sets and weights are.
-        on_record: told about each new record, how many there are, and how many there will be in its stage.
-        on_round: told about each round of a federation; inline only, since workers keep their rounds to themselves.
-        on_damage: told about each damaged line.
+    methods may be added to a run; anything else needs a folder of its own. The engine and its settings are those of
+    `run_units`. Rounds of a federation are told of inline only, since workers keep theirs to themselves.
     """
     make_worker = partial(config.worker, data_dir, folder, on_round if engine == "inline" else ignore)
     run = partial(run_units, engine, make_worker, num_workers=num_workers, num_threads=num_threads, address=address)
@@ -80,7 +55,7 @@ def sweep(
 
 
 def _run_missing(
-    config: Experiment,
+    config: "Experiment",
     folder: Path,
     units: Sequence[Unit],
     run: Callable[[Sequence[Unit]], Iterator[Record]],
@@ -114,7 +89,7 @@ def _run_missing(
     return have
 
 
-def _of_this_experiment(config: Experiment, folder: Path) -> tuple[list[Record], list[records.Damage]]:
+def _of_this_experiment(config: "Experiment", folder: Path) -> tuple[list[Record], list[records.Damage]]:
     """The sound records of a folder, which must be those of this configuration or of one that it extends."""
     have, damaged = records.read_sound(folder / RECORDS)
     other = next((record for record in have if record.get("config") != config.digest), None)
@@ -139,6 +114,6 @@ def _stored_config(folder: Path) -> dict[str, Any]:
     return stored if isinstance(stored, dict) else {}
 
 
-def _write_config(config: Experiment, folder: Path) -> None:
+def _write_config(config: "Experiment", folder: Path) -> None:
     text = json.dumps({**to_mapping(config), "digest": config.digest}, indent=2)
     write_whole(folder / CONFIG, (text + "\n").encode())

@@ -24,10 +24,7 @@ NUM_SURFACE_SAMPLES = 20_000  # per point of the simulated surface, if num_sampl
 class TheoryChecks:
     """The theory checks: the paper's settings, `num_random` others of each network, Lemma 1, the figures' data.
 
-    Args:
-        seed: of the simulations and of the random settings.
-        num_samples: draws per simulated number.
-        num_random: random settings per network.
+    Each simulated number is of so many samples; the seed is that of the simulations and of the random settings.
     """
 
     seed: int = 0

@@ -35,9 +35,6 @@ def gaussianity(
     """Compare each layer's weights with a Gaussian, at the noise of one whole-model WNR; layer `""` is the whole model.
 
     `weights` is a file, where the task's usual one is not meant.
-
-    Raises:
-        InvalidWeights: if there is no noise at this WNR.
     """
     tensors = noisy_weights(load_task(task, data_dir=data_dir, weights=weights).load_model())
     noise_variance = noise_variance_of(wnr_db, WeightStatistics.from_clean(tensors.values()).variance)

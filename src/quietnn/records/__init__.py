@@ -7,7 +7,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ except ImportError:  # Windows
 Record = dict[str, Any]
 """A flat result: strings, numbers, booleans, None, or lists of them."""
 
+RECORDS, CONFIG = "records.jsonl", "config.json"
+"""The files of a run's folder."""
+
 MOST_RECORDS = 1_000_000
 """No run has more: ten years of work at five minutes a record, and the most that a page can count."""
 
@@ -34,13 +37,7 @@ _SUM = ', "crc32": "'
 
 @dataclass(frozen=True)
 class Damage:
-    """A line that is no sound record.
-
-    Attributes:
-        place: the file and the number of the line.
-        reason: what is wrong with it, by the name of the field where there is one.
-        line: its bytes.
-    """
+    """A line that is no sound record: the file and its number there, what is wrong with it, and its bytes."""
 
     place: str
     reason: str
@@ -100,12 +97,10 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     A folder that is not there is made, and removed again if nothing was put into it. Where the system cannot lock a
     folder (Windows, some network disks) nothing is kept.
-
-    Raises:
-        InvalidConfig: if another process, or thread, is writing there.
     """
     is_new = not folder.exists()
-    with _locked(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    with nullcontext() if fcntl is None else _locked(folder):
         try:
             yield
         finally:
@@ -118,7 +113,7 @@ def read(path: Path) -> list[Record]:
     """All whole records of a file, in order; none if there is no file. A torn last line is left out.
 
     Raises:
-        InvalidConfig: if a line in the middle is not a record, with its number and the field that does not fit.
+        InvalidConfig: for a line in the middle that is no record, with its number and the field that does not fit.
     """
     found, damaged = read_sound(path)
     for damage in damaged:
@@ -129,11 +124,7 @@ def read(path: Path) -> list[Record]:
 
 
 def read_sound(path: Path) -> tuple[list[Record], list[Damage]]:
-    """The records of a file that are sound, and the lines that are not; a torn last line is in neither.
-
-    Raises:
-        InvalidConfig: if the file cannot be read at all.
-    """
+    """The records of a file that are sound, and the lines that are not; a torn last line is in neither."""
     found: list[Record] = []
     damaged: list[Damage] = []
     for number, line in enumerate(_whole_lines(path), start=1):
@@ -182,28 +173,23 @@ def other_versions(records: Iterable[Mapping[str, Any]]) -> str:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        yield
-        return
     descriptor = os.open(folder, os.O_RDONLY)
+    taken = False
     try:
-        with suppress(OSError):  # of a disk that knows no locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise _taken(folder) from error
-        if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
-            raise _taken(folder)  # by one that has just removed it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken = True
+        except OSError:
+            pass  # a disk that knows no locks
+        has_gone = not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat())
+        if taken or has_gone:  # removed just now by the one that had it
+            raise InvalidConfig(
+                f"another run is writing to {folder}; wait until it is done, or choose another folder with --out"
+            )
         yield
     finally:
         os.close(descriptor)
-
-
-def _taken(folder: Path) -> InvalidConfig:
-    return InvalidConfig(
-        f"another run is writing to {folder}; wait until it is done, or choose another folder with --out"
-    )
 
 
 def _whole_lines(path: Path) -> list[bytes]:

@@ -14,6 +14,9 @@ INFERENCE, TRAINING, SELECTION, THEORY = "noisy_inference", "noisy_training", "n
 CLEAN = "clean"
 """The method of a network without noise."""
 
+SELECTION_DRAW = -1
+"""The draw under which a federation records the candidates for fixed temperatures."""
+
 _LARGEST_INT = 2**63
 _DEEPEST = 4
 _MOST_DECIBELS = 1_000.0
@@ -53,7 +56,7 @@ def _field_problem(record: Mapping[str, Any]) -> str:
     for name, kind in kinds.items():
         if kind.optional and record.get(name) is None:
             continue
-        if name == "accuracy" and name in record and record[name] is None and _real(record.get("score")):
+        if name == "accuracy" and name in record and record[name] is None and real(record.get("score")):
             continue  # a task that is judged by a score of its own
         if name == "draw" and name not in record and record.get("method") == CLEAN:
             continue
@@ -73,13 +76,11 @@ class _Kind:
 
 
 def _number(low: float = -1e300, high: float = 1e300) -> Callable[[Any], bool]:
-    def fits(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-
-    return fits
+    return lambda value: real(value) and low <= value <= high
 
 
-def _real(value: Any) -> bool:
+def real(value: Any) -> bool:
+    """Whether a value is a number, infinite ones and NaN included."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -92,7 +93,7 @@ def _text(value: Any) -> bool:
 
 
 def _decibels(value: Any) -> bool:
-    return _real(value) and (abs(value) <= _MOST_DECIBELS or abs(value) == math.inf)
+    return real(value) and (abs(value) <= _MOST_DECIBELS or abs(value) == math.inf)
 
 
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -105,17 +106,17 @@ def _maybe(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _trial(value: Any) -> bool:
     """A point of a search: `lambda'`, `beta`, the accuracy there (None if infeasible), and more."""
-    good = isinstance(value, list) and len(value) >= 3 and all(map(_maybe(_real), value))
+    good = isinstance(value, list) and len(value) >= 3 and all(map(_maybe(real), value))
     return good and all(map(_number(-1e6, 1e6), value[:2])) and _maybe(_number(0, 1))(value[2])
 
 
 def _pairs(value: Any) -> bool:
-    pair = _list_of(_maybe(_real))
+    pair = _list_of(_maybe(real))
     return isinstance(value, dict) and all(one is None or (pair(one) and len(one) == 2) for one in value.values())
 
 
 def _numbers_by_name(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_maybe(_real), value.values()))
+    return isinstance(value, dict) and all(map(_maybe(real), value.values()))
 
 
 _NAME = _Kind("text", _text)
@@ -123,7 +124,7 @@ _NOTE = _Kind("text", _text, optional=True)
 _FRACTION = _Kind("a number from 0 to 1", _number(0, 1))
 _WNR = _Kind(f"a number of decibels from -{_MOST_DECIBELS:g} to {_MOST_DECIBELS:g}, or infinite", _decibels)
 _COUNT = _Kind("a whole number, 0 or more", _whole(0), optional=True)
-_MEASURED = _Kind("a number", _real, optional=True)
+_MEASURED = _Kind("a number", real, optional=True)
 _FINITE = _Kind("a finite number", _number())
 _ROW = _Kind("a list of finite numbers", _list_of(_number()))
 _MATRIX = _Kind("a list of lists of finite numbers", _list_of(_list_of(_number())))
@@ -165,7 +166,7 @@ _THEORY = {
     | {f"{which}_{curve}": _ROW for which in ("ml", "pb") for curve in _CURVES},
     "check": {"network": _NAME, "setting": _NAME}
     | dict.fromkeys(
-        ("closed_form", "monte_carlo", "standard_error", "z", "printed", "z_printed"), _Kind("a number", _real)
+        ("closed_form", "monte_carlo", "standard_error", "z", "printed", "z_printed"), _Kind("a number", real)
     ),
 }
 _TWINS = (("tested_rounds", "round_accuracy"), ("deployed_wnr_db", "deployed_ml"))

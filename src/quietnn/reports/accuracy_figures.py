@@ -157,7 +157,7 @@ def by_round(records: Iterable[Record]) -> dict[int, list[float]]:
     return dict(sorted(found.items()))
 
 
-def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+def deployment_figure(records: Sequence[Record]) -> Figure:
     """Noise in both phases: accuracy against the WNR of the link that the finished network is sent over.
 
     A colour for each WNR of training; dashed, trained with ML, solid, with the planned multiplier. The weights are used
@@ -165,7 +165,7 @@ def deployment_figure(records: Sequence[Record], *, style: Style = "screen") -> 
     """
     sent = [record for record in records if record.get("deployed_wnr_db")]
     wnrs = sorted({record["wnr_db"] for record in sent if np.isfinite(record["wnr_db"])})
-    with drawing(style):
+    with drawing():
         from matplotlib import colormaps
 
         figure = new_figure(5.6, 3.6)

@@ -2,32 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from quietnn.methods import REFERENCE, is_oracle
+from quietnn.methods import CLEAN, REFERENCE, is_oracle
 from quietnn.records import Record
+from quietnn.records.schema import TRAINING
 from quietnn.reports.curves import Curve, at_mean_wnr, clean_accuracy, curves
 from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db, percent
-from quietnn.reports.runs import Run, inference_records, load_run, with_accuracy, with_distinct_names
+from quietnn.reports.runs import Run, inference_records, with_accuracy, with_distinct_names
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
+from quietnn.reports.titles import counted
+
+CHANCE = 0.1
+"""The accuracy that a run of training counts with in a curve when it diverged: ten classes, guessed."""
 
 
 @dataclass(frozen=True, eq=False)
 class TaskAnalysis:
-    """One task's curves and their gains over ML in the same run.
+    """One task's curves in the order of tables, and what each gains over ML in the same run at an accuracy, `level`.
 
-    Attributes:
-        task: the task's name.
-        level: the accuracy at which gains are read.
-        records: its records.
-        clean: the accuracy without noise and the number of test examples, if known.
-        curves: in the order of tables.
-        references: for each curve the ML curve it is compared with, if there is one.
-        gains: for each curve; None for ML itself and where there is no reference.
-        best: the place of the curve that gains most, oracles aside; None if none gains.
+    `clean` is the accuracy without noise and the number of test examples. Each curve has the ML curve that it is
+    compared with, if there is one, and its gain; ML itself has none. `best` is the place of the curve that gains most,
+    oracles aside.
     """
 
     task: str
@@ -48,22 +46,12 @@ class Analysis:
     tasks: tuple[TaskAnalysis, ...]
 
 
-def analyse(folders: Path | Sequence[Path], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Read one run folder, or several to be compared, and measure every method against ML.
+def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
+    """Measure the noisy inference of runs, every method against ML; other records are left out.
 
     Gains are read at an accuracy, by default 0.75 for SST-2 and 0.6 for the rest, as in the paper, with so many
     bootstrap resamples for each interval.
-
-    Raises:
-        MissingData: for a folder without records.
-        InvalidConfig: for a broken record, or records that contradict each other.
     """
-    paths = [folders] if isinstance(folders, Path) else list(folders)
-    return analyse_runs([load_run(path) for path in paths], level=level, num_resamples=num_resamples)
-
-
-def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Measure the noisy inference of runs that were read already; see `analyse`. Other records are left out."""
     kept = []
     grouped: dict[str, list[Record]] = {}
     for run in with_distinct_names(runs):
@@ -73,6 +61,29 @@ def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resampl
             grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
     tasks = (analyse_task(task, found, level, num_resamples) for task, found in grouped.items())
     return Analysis(tuple(kept), tuple(tasks))
+
+
+def training_analyses(
+    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
+) -> list[TaskAnalysis]:
+    """The trained networks of each task among records of any experiment, measured as in noisy inference.
+
+    The accuracy without noise is a mean over seeds. A run that diverged counts as `CHANCE`. Without a level, gains are
+    read at an accuracy that ML reaches only at high WNR: 85 % of the way from chance to the accuracy without noise.
+    """
+    grouped: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("experiment") == TRAINING:
+            filled = record if record.get("accuracy") is not None else {**record, "accuracy": CHANCE}
+            grouped.setdefault(str(record.get("task", "unnamed task")), []).append(filled)
+    tasks = []
+    for task, found in grouped.items():
+        accuracies = [float(record["accuracy"]) for record in found if record["method"] == CLEAN]
+        clean = float(np.mean(accuracies)) if accuracies else None
+        aim = round(CHANCE + 0.85 * ((clean or 0.6) - CHANCE), 2) if level is None else level
+        analysis = analyse_task(task, found, aim, num_resamples)
+        tasks.append(replace(analysis, clean=None if clean is None else (clean, 0)))
+    return tasks
 
 
 def sentences(task: TaskAnalysis) -> list[str]:
@@ -95,6 +106,34 @@ def sentences(task: TaskAnalysis) -> list[str]:
     if not any(curve.method == REFERENCE for curve in task.curves):
         found.append("No ML curve was measured, so there is nothing to measure gains against.")
     return found
+
+
+def federated_sentences(task: TaskAnalysis) -> list[str]:
+    """What was found, in words: the accuracy without noise, what each scheme holds, and every run that diverged."""
+    found = [] if task.clean is None else [f"Without noise: {100 * task.clean[0]:.1f} %."]
+    for curve, gain in zip(task.curves, task.gains, strict=True):
+        at = crossing(curve, task.level)
+        if at.wnr_db is None:
+            found.append(f"{curve.label} {at.reason}.")
+            continue
+        gained = ""
+        if gain is not None and gain.gain_db is not None:
+            interval = "" if gain.low is None else f", {percent(CONFIDENCE)} interval {interval_text(gain)}"
+            note = f"; {gain.note}" if gain.note else ""
+            seeds = counted(gain.num_draws, "seed")
+            gained = f", a gain over ML of {gain.gain_db:+.1f} dB ({seeds}{interval}{note})"
+        found.append(f"{curve.label} holds {percent(task.level)} down to {at.wnr_db:.1f} dB{gained}.")
+    return [*found, *diverged_sentences(task.records)]
+
+
+def diverged_sentences(records: Sequence[Record]) -> list[str]:
+    """A sentence for each run that diverged."""
+    return [
+        f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}, diverged in round "
+        f"{record.get('diverged_round', '?')}; it counts as {percent(CHANCE)}."
+        for record in records
+        if record.get("status") == "diverged"
+    ]
 
 
 def task_tables(task: TaskAnalysis) -> dict[str, Table]:
@@ -123,7 +162,7 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def analyse_task(task: str, records: Sequence[Record], level: float | None, num_resamples: int) -> TaskAnalysis:
-    """The curves of one task's records and what each gains over ML; see `analyse`."""
+    """The curves of one task's records and what each gains over ML; see `analyse_runs`."""
     if level is None:
         level = 0.75 if task.startswith("sst2") else 0.6
     records = at_mean_wnr(records)

@@ -74,29 +74,10 @@ class Curve:
         return np.asarray(np.isfinite(self.accuracies).sum(axis=0), dtype=np.int64)
 
 
-def make_curve(
-    method: str, wnr_db: Sequence[float], accuracies: Sequence[Sequence[float]], *, label: str = ""
-) -> Curve:
-    """A curve from plain numbers, draw by draw."""
-    order = np.argsort(np.asarray(wnr_db, dtype=float))
-    matrix = np.asarray(accuracies, dtype=float)
-    return Curve(
-        method=method,
-        label=label or style_of(method).label,
-        runs=("",),
-        draws=tuple((0, draw) for draw in range(len(matrix))),
-        wnr_db=np.asarray(wnr_db, dtype=float)[order],
-        accuracies=matrix[:, order],
-    )
-
-
 def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
     """The curves in the records of one task: one for each method, run and tuning size.
 
     Clean and noiseless results have no finite WNR and are left out (see `clean_accuracy`).
-
-    Raises:
-        InvalidConfig: for a record without what a curve needs, or two results for the same cell that differ.
     """
     cells: dict[_Key, _Cells] = defaultdict(dict)
     for number, record in enumerate(records, start=1):

@@ -69,11 +69,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 
 def style_named(name: str) -> Style:
-    """The style of that name.
-
-    Raises:
-        InvalidConfig: if there is none.
-    """
+    """The style of that name."""
     if name == "screen":
         return "screen"
     if name == "paper":

@@ -23,15 +23,11 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Gain:
-    """How many decibels less WNR a method needs than the reference to hold an accuracy.
+    """How many decibels less WNR a method needs than the reference to hold an accuracy, `level`.
 
-    Attributes:
-        level: the accuracy that both must hold.
-        gain_db: reference minus method, from the mean curves; None if one of them does not cross.
-        low: lower end of the confidence interval; None without one, infinite if it is open.
-        high: upper end, likewise.
-        num_draws: the noise draws that both curves have.
-        note: what a reader must know: a curve that never crosses, missing cells, too few draws.
+    The gain is that of the mean curves; None if one of them does not cross. The interval from `low` to `high` is None
+    where there is none, and infinite where it is open. The note says what a reader must know: a curve that never
+    crosses, missing cells, too few draws.
     """
 
     level: float
@@ -43,12 +39,7 @@ class Gain:
 
 
 def crossing(curve: Curve, level: float) -> Crossing:
-    """The WNR needed to hold an accuracy: down from the highest WNR, the first fall below it, interpolated linearly.
-
-    >>> from quietnn.reports.curves import make_curve
-    >>> crossing(make_curve("ml", [0, 2, 4], [[0.2, 0.5, 0.9]]), 0.7).wnr_db
-    3.0
-    """
+    """The WNR needed to hold an accuracy: down from the highest WNR, the first fall below it, interpolated linearly."""
     if not 0 < level < 1:
         raise InvalidConfig(f"level {level} is not an accuracy between 0 and 1; 60 % is 0.6")
     wnr_db, mean = curve.measured, curve.mean[np.isfinite(curve.mean)]
@@ -72,13 +63,6 @@ def gain_db(curve: Curve, reference: Curve, level: float, *, num_resamples: int 
     than 95 % of symmetric noise, at most `1 - 2 ** (1 - num_draws)`, and the note says so. A resample in which only
     one curve crosses counts as an infinite gain or loss; one in which neither does says nothing and is left out; the
     note counts them. At a WNR of both, cells that one of the curves lacks are left out of the other too.
-
-    >>> from quietnn.reports.curves import make_curve
-    >>> ml = make_curve("ml", [0, 10], [[0.0, 1.0]])
-    >>> better = make_curve("mmse_pb", [0, 10], [[0.2, 1.0]])
-    >>> gain = gain_db(better, ml, 0.6)
-    >>> round(gain.gain_db, 6), gain.note
-    (1.0, 'one draw, so no interval')
     """
     ours, theirs, notes = _align(curve, reference)
     ours_at, theirs_at = crossing(ours, level), crossing(theirs, level)

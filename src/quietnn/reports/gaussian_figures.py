@@ -41,8 +41,7 @@ def weights_figure(
         if density.any():
             axes.set_yscale("log")
             axes.set_ylim(bottom=0.5 * density[density > 0].min(), top=3 * density.max())
-        axes.set_xlabel("weight")
-        axes.set_ylabel("density")
+        axes.set(xlabel="weight", ylabel="density")
         axes.legend(loc="upper left", fontsize="small")
         return settle(figure)
 

@@ -10,14 +10,9 @@ from typing import Any
 
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.methods import CLEAN, style_of
-from quietnn.records import MOST_RECORDS, Damage, Record, read, read_sound
-from quietnn.records.schema import INFERENCE, TRAINING, experiment_of
+from quietnn.records import CONFIG, MOST_RECORDS, RECORDS, Damage, Record, read, read_sound
+from quietnn.records.schema import INFERENCE, SELECTION_DRAW, TRAINING, experiment_of, real
 from quietnn.reports.titles import counted
-
-RECORDS = "records.jsonl"
-CONFIG = "config.json"
-SELECTION_DRAW = -1
-"""The draw under which a federation records the candidates for fixed temperatures."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +27,7 @@ class Run:
 
 
 def load_run(folder: Path) -> Run:
-    """Read the noisy inference of a run folder, or of the folder of a records file.
-
-    Raises:
-        MissingData: if there are no records, with the path that was looked for.
-        InvalidConfig: if a line is broken, or the records are not those of noisy inference.
-    """
+    """Read the noisy inference of a run folder, or of the folder of a records file; there must be some."""
     run = read_run(folder)
     path = run.folder / RECORDS
     kept = with_accuracy(inference_records(run.records))
@@ -56,9 +46,7 @@ def load_run(folder: Path) -> Run:
 def read_run(folder: Path, *, only_sound: bool = False) -> Run:
     """Read a run folder, or the folder of a records file, whatever experiment left it.
 
-    Args:
-        folder: where it is.
-        only_sound: leave damaged lines out, and list them in the run, instead of refusing all of it.
+    A damaged line makes all of it refused; with `only_sound` it is left out and listed in the run.
 
     Raises:
         MissingData: if there is no file of records, with the path that was looked for.
@@ -68,13 +56,8 @@ def read_run(folder: Path, *, only_sound: bool = False) -> Run:
     path = folder / RECORDS
     if not path.is_file():
         raise MissingData(f"no records in {folder}: looked for {path}; give the folder that a sweep wrote")
-    try:
-        found, damaged = read_sound(path) if only_sound else (read(path), [])
-        config = _read_config(folder / CONFIG)
-    except UnicodeDecodeError as error:
-        raise InvalidConfig(f"{folder} holds a file that is not text ({error}); is it a run folder?") from error
-    except OSError as error:
-        raise MissingData(f"{path} cannot be read ({error.strerror})") from error
+    found, damaged = read_sound(path) if only_sound else (read(path), [])
+    config = _read_config(folder / CONFIG)
     first = inference_records(found)[:1] or tuple(found[:1])
     name = str(config.get("name") or (first and first[0].get("run")) or folder.resolve().name)
     return Run(name, folder, config, tuple(found), tuple(damaged))
@@ -91,11 +74,7 @@ def with_accuracy(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def with_distinct_names(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The runs, each under a name of its own, which its records carry too.
-
-    Raises:
-        InvalidConfig: if one folder is given twice.
-    """
+    """The runs, each under a name of its own, which its records carry too; no folder may be given twice."""
     folders = [run.folder.resolve() for run in runs]
     for folder in folders:
         if folders.count(folder) > 1:
@@ -118,9 +97,7 @@ def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
     config = run.config
     wnrs, methods = config.get("wnr_db") or config.get("levels"), config.get("methods")
     num_draws = config.get("num_draws")
-    if not isinstance(wnrs, list) or not isinstance(methods, list) or not isinstance(num_draws, int):
-        return None
-    if len(wnrs) * len(methods) * num_draws > MOST_RECORDS:
+    if wnrs is None or methods is None or num_draws is None or len(wnrs) * len(methods) * num_draws > MOST_RECORDS:
         return None
     cells = {(_wnr(wnr), draw, str(method)) for wnr in wnrs for draw in range(num_draws) for method in methods}
     if "num_rounds" not in config:
@@ -178,18 +155,19 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
-def _is_level(value: Any) -> bool:
-    """A WNR or another level; infinity is written by its name."""
-    return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300)
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_levels(value: Any) -> bool:
+    """WNRs or other levels; infinity is written by its name."""
+    return isinstance(value, list) and all(level == "inf" or (real(level) and abs(level) < 1e300) for level in value)
 
 
 _CONFIG_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "name": _is_text,
-    "task": _is_text,
-    "wnr_db": lambda value: isinstance(value, list) and all(map(_is_level, value)),
-    "levels": lambda value: isinstance(value, list) and all(map(_is_level, value)),
-    "methods": lambda value: isinstance(value, list) and all(map(_is_text, value)),
-    "fixed": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    **dict.fromkeys(("name", "task"), _is_text),
+    **dict.fromkeys(("wnr_db", "levels"), _are_levels),
+    **dict.fromkeys(("methods", "fixed"), _are_texts),
     "num_draws": lambda value: isinstance(value, int) and 0 <= value <= MOST_RECORDS,
 }
 """What the reports read of a configuration."""

@@ -29,11 +29,7 @@ _FORMS_OF_FIGURE_6 = (
 
 
 def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dict[str, Figure]:
-    """The four figures by the name of their file; on paper each spans both columns of a page.
-
-    Raises:
-        InvalidConfig: if the records of a figure are missing.
-    """
+    """The four figures by the name of their file; on paper each spans both columns of a page."""
     import matplotlib as mpl
 
     drawn = {}
@@ -56,7 +52,7 @@ def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dic
 def relations_figure(records: Sequence[Record]) -> Any:
     """Figure 2: the estimators as lines through the origin, and theta along lambda' with its regions."""
     curve = _one(records, kind="relation", figure=2)
-    figure, (lines, along) = _panels(1, 2, size=(8.6, 3.6), width_ratios=(1, 1.35))
+    figure, (lines, along) = _panels("AB", (8.6, 3.6), width_ratios=(1, 1.35))
     shown = [record for record in records if record.get("kind") == "estimator" and record.get("figure") == 2]
     for record, colour in zip(shown, (_BLUE, _GREEN, "black", _ORANGE), strict=True):
         region = record["region"].replace("-compensation", "").replace(" compensation", "")
@@ -89,8 +85,9 @@ def relations_figure(records: Sequence[Record]) -> Any:
 def quadratic_figure(records: Sequence[Record]) -> Any:
     """Figure 3: the error surface of the quadratic network and its contours with P1 to P4."""
     surface = _one(records, kind="surface", figure=3)
-    figure, (_, contour) = _panels(1, 2, size=(9.0, 3.9), projections=("3d", None), width_ratios=(1, 1.05))
-    _relief(figure.axes[0], surface, top=60.0, title="expected squared error $\\bar D$")
+    relief = {"A": {"projection": "3d"}}
+    figure, (solid, contour) = _panels("AB", (9.0, 3.9), width_ratios=(1, 1.05), per_subplot_kw=relief)
+    _relief(solid, surface, top=60.0, title="expected squared error $\\bar D$")
     levels = [6.5, 7.5, 9, 10.2, 11.4, 11.8, 13.5, 16, 20, 26, 35, 50]
     _contours(figure, contour, surface, levels=levels)
     style = {"maximum": "^", "minimum": "o", "saddle": "X", "degenerate": "D", "estimator": "s"}
@@ -123,7 +120,7 @@ def shallow_surfaces_figure(records: Sequence[Record]) -> Any:
         "simulated": "simulated",
     }
     surfaces = [_one(records, kind="surface", figure=5, form=form) for form in forms]
-    figure, axes = _panels(2, 2, size=(8.8, 6.8))
+    figure, axes = _panels("AB;CD", (8.8, 6.8))
     levels = [0.26, 0.3, 0.36, 0.45, 0.6, 0.8, 1.1, 1.5, 2.0, 3.0, 5.0]
     points = _points(records, 5)
     for panel, surface, title in zip(axes, surfaces, forms.values(), strict=True):
@@ -143,7 +140,7 @@ def shallow_surfaces_figure(records: Sequence[Record]) -> Any:
 def against_c_figure(records: Sequence[Record]) -> Any:
     """Figure 6: the error against c, absolute and relative to the exact one."""
     record = _one(records, kind="against_c", figure=6)
-    figure, (absolute, relative) = _panels(1, 2, size=(9.0, 3.8))
+    figure, (absolute, relative) = _panels("AB", (9.0, 3.8))
     c, dots = record["input_limit"], record["simulated_input_limit"]
     names = {"ml": ("ML", _BLUE), "pb": (r"MMSE$_{pb}$, the paper's $\theta$", _ORANGE)}
     for key, (name, colour) in names.items():
@@ -179,22 +176,12 @@ FIGURES: Mapping[str, Callable[[Sequence[Record]], Any]] = {
 }
 
 
-def _panels(
-    rows: int,
-    columns: int,
-    *,
-    size: tuple[float, float],
-    projections: Sequence[str | None] | None = None,
-    width_ratios: Sequence[float] | None = None,
-) -> tuple[Any, list[Any]]:
+def _panels(layout: str, size: tuple[float, float], **how: Any) -> tuple[Any, list[Any]]:
+    """A figure and its panels: a letter each, a semicolon between rows."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.add_gridspec(rows, columns, width_ratios=width_ratios)
-    kinds = projections or [None] * (rows * columns)
-    return figure, [
-        figure.add_subplot(grid[k // columns, k % columns], projection=kind) for k, kind in enumerate(kinds)
-    ]
+    return figure, list(figure.subplot_mosaic(layout, **how).values())
 
 
 def _relief(axes: Any, surface: Record, *, top: float, title: str) -> None:

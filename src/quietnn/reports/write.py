@@ -2,21 +2,30 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.files import write_together
-from quietnn.methods import CLEAN
+from quietnn.methods import CLEAN, is_oracle
+from quietnn.records import RECORDS, Record, read
 from quietnn.records.schema import THEORY
-from quietnn.reports.accuracy_figures import accuracy_figure, rounds_figure
-from quietnn.reports.analysis import Analysis, TaskAnalysis, analyse_runs, sentences, task_tables
-from quietnn.reports.federated_report import training_analyses
+from quietnn.reports.accuracy_figures import accuracy_figure, deployment_figure, rounds_figure
+from quietnn.reports.analysis import (
+    Analysis,
+    TaskAnalysis,
+    analyse_runs,
+    federated_sentences,
+    sentences,
+    task_tables,
+    training_analyses,
+)
 from quietnn.reports.figures import Figure, Style, images
 from quietnn.reports.gains import crossing
 from quietnn.reports.page.document import render_report
 from quietnn.reports.runs import Run
-from quietnn.reports.tables import Table, to_csv, to_latex, to_markdown
+from quietnn.reports.tables import Table, mean_costs, to_csv, to_latex, to_markdown
 from quietnn.reports.temperature_figures import layer_records, layers_figure, surface_figure, surface_records
 from quietnn.reports.theory_figures import theory_figures
 
@@ -48,15 +57,33 @@ def write_analysis(
     return tuple(out / name for name in files)
 
 
+def write_federated_report(folder: Path, *, level: float | None = None, style: Style = "screen") -> list[str]:
+    """Write `summary.md`, tables and figures beside the records, and return what they say in sentences.
+
+    A folder without records of noisy training gets nothing and says nothing.
+    """
+    tasks = training_analyses(read(folder / RECORDS), level=level)
+    if not tasks:
+        return []
+    task = tasks[0]  # a run has one
+    said = federated_sentences(task)
+    tables = {name: table for name, table in task_tables(task).items() if name != "cost"}
+    shown = map(to_markdown, [*tables.values(), *_fixed(task.records), _cost(task.records)])
+    summary = ["# Noisy training", "\n".join(f"- {line}" for line in said), *shown]
+    files = {"summary.md": ("\n\n".join(summary) + "\n").encode()}
+    files |= {f"{name}.csv": to_csv(table).encode() for name, table in tables.items()}
+    files |= images("accuracy", accuracy_figure([_with_least_loss(task)], style=style))
+    files |= images("rounds", rounds_figure(task.records))
+    if any(record.get("deployed_wnr_db") for record in task.records):
+        files |= images("deployed", deployment_figure(task.records))
+    write_together(folder, files)
+    return said
+
+
 def publication_figures(
     runs: Sequence[Run], *, style: Style = "paper", level: float | None = None
 ) -> dict[str, Figure]:
-    """Every figure that the records of some runs allow, by the name of its file.
-
-    Raises:
-        MissingData: if the records allow none.
-        InvalidConfig: for broken records, or theory records of which some are missing.
-    """
+    """Every figure that the records of some runs allow, by the name of its file; there must be one."""
     found: dict[str, Figure] = {}
     analysis = analyse_runs(runs, level=level)
     for task in analysis.tasks:
@@ -79,11 +106,7 @@ def publication_figures(
 
 
 def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
-    """Write each figure in each format; returns the paths.
-
-    Raises:
-        InvalidConfig: for a format that does not exist.
-    """
+    """Write each figure in each format; returns the paths."""
     for kind in formats:
         if kind not in FORMATS:
             raise unknown_choice("figure format", kind, FORMATS)
@@ -152,6 +175,34 @@ def _summary(analysis: Analysis, tables: list[dict[str, Table]], facts: dict[str
         parts += [to_markdown(table) for table in found.values()]
     table = Table("What ran", ("", "value"), tuple(facts.items()))
     return "\n\n".join(["# Noisy inference", *parts, to_markdown(table)]) + "\n"
+
+
+def _with_least_loss(task: TaskAnalysis) -> TaskAnalysis:
+    """Where no scheme gains, the one that loses least is marked."""
+    gains = [
+        (gain.gain_db, place)
+        for place, (curve, gain) in enumerate(zip(task.curves, task.gains, strict=True))
+        if gain is not None and gain.gain_db is not None and not is_oracle(curve.method)
+    ]
+    return replace(task, best=max(gains)[1]) if gains else task
+
+
+def _fixed(records: Sequence[Record]) -> list[Table]:
+    """A table of the temperatures that were fixed over a run, if any were."""
+    fixed = sorted({(r["wnr_db"], r["method"], r["lambda_prime"], r["beta"]) for r in records if r.get("fixed")})
+    rows = tuple(
+        (f"{wnr:g} dB", method, f"{lambda_prime:.4f}", f"{beta:g}") for wnr, method, lambda_prime, beta in fixed
+    )
+    return [Table("Temperatures fixed over the run", ("WNR", "scheme", "λ′", "β"), rows)] if rows else []
+
+
+def _cost(records: Sequence[Record]) -> Table:
+    rows = [
+        (method, str(num_runs), f"{passes:.0f}", f"{seconds:.0f}")
+        for method, (num_runs, passes, seconds) in mean_costs(records).items()
+    ]
+    header = ("scheme", "runs", "passes over the tuning examples", "seconds")
+    return Table("Mean cost of a run, training included, as the clock went", header, tuple(rows))
 
 
 def _plain(text: str) -> str:

@@ -10,18 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.batches import call, logits_of
-from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
+from quietnn.errors import InvalidConfig, MissingData
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task, sample
 from quietnn.tasks.data_dir import missing
-from quietnn.tasks.transformers_folder import load_model, load_tokenizer, read_config, transformers_package
+from quietnn.tasks.transformers_folder import load_language_model, load_tokenizer, read_config
 
 IGNORED = -100
 """The label of a position that does not count, as torch and transformers have it."""
@@ -151,29 +150,6 @@ class _Shape:
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
 
 
-def load_language_model(folder: Path) -> nn.Module:
-    """A language model from a local folder, in float32 and evaluation mode, never from a hub.
-
-    A claim of the configuration that the weights are quantised is left aside where the tensors are not.
-
-    Raises:
-        InvalidWeights: if the folder does not hold all of the network, or more than it.
-    """
-    transformers = transformers_package("a language model")
-    try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidWeights(f"{folder / 'config.json'} is not a model's configuration: {str(error)[:300]}") from error
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    encodes = getattr(config, "is_encoder_decoder", False)
-    kind = transformers.AutoModelForSeq2SeqLM if encodes else transformers.AutoModelForCausalLM
-    model: Any = load_model(kind, folder, "a language model", config=config, dtype=torch.float32)
-    model.config.use_cache = False  # keys and values of all tokens, kept for text that is never written on
-    network: nn.Module = model
-    return network
-
-
 def read_windows(
     folder: Path, files: str | Path | Sequence[str | Path], shape: "_Shape", *, marker: str | None = None
 ) -> Examples:
@@ -257,11 +233,7 @@ _HELD_OUT = 5
 
 
 def split_windows(examples: Examples) -> tuple[Examples, Examples]:
-    """Windows to repair by, and the last fifth of them to tell what the repair is worth.
-
-    Raises:
-        InvalidConfig: if there are fewer than five.
-    """
+    """Windows to repair by, and the last fifth of them to tell what the repair is worth."""
     if len(examples) < _HELD_OUT:
         raise InvalidConfig(
             f"the text makes {len(examples)} windows, and {_HELD_OUT} are needed to hold one out; give more text, or "

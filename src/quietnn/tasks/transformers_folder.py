@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from quietnn.errors import InvalidWeights, MissingData
@@ -67,6 +68,29 @@ def load_model(kind: Any, folder: Path, what: str, *, new_head: bool = False, **
         told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
         raise InvalidWeights(f"{folder} does not fit its own network ({told}); use the folder that training wrote")
     network: nn.Module = model.eval()
+    return network
+
+
+def load_language_model(folder: Path) -> nn.Module:
+    """A language model from a local folder, in float32 and evaluation mode, never from a hub.
+
+    A claim of the configuration that the weights are quantised is left aside where the tensors are not.
+
+    Raises:
+        InvalidWeights: if the folder does not hold all of the network, or more than it.
+    """
+    transformers = transformers_package("a language model")
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidWeights(f"{folder / 'config.json'} is not a model's configuration: {str(error)[:300]}") from error
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    encodes = getattr(config, "is_encoder_decoder", False)
+    kind = transformers.AutoModelForSeq2SeqLM if encodes else transformers.AutoModelForCausalLM
+    model: Any = load_model(kind, folder, "a language model", config=config, dtype=torch.float32)
+    model.config.use_cache = False  # keys and values of all tokens, kept for text that is never written on
+    network: nn.Module = model
     return network
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests.reports.shortcuts import analyse
 
 from quietnn.records import Record
-from quietnn.reports.analysis import analyse
 
 pytestmark = pytest.mark.browser
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quietnn.records import Record
+from quietnn.reports.analysis import training_analyses
 from quietnn.reports.page.payload import page_lead, page_title
 from quietnn.reports.page.tasks import training_payload
 from quietnn.reports.runs import Run, missing_sentence
@@ -30,7 +31,7 @@ def training_records(num_draws: int = 2) -> list[Record]:
 
 
 def payload(records: list[Record]) -> dict[str, Any]:
-    (task,) = training_payload(records, num_resamples=50)
+    (task,) = map(training_payload, training_analyses(records, num_resamples=50))
     return task
 
 

@@ -32,17 +32,10 @@ _SECTIONS = ("accuracy", "surface", "layers", "training", "theory", "results", "
 def write_report(
     path: Path, runs: Sequence[Run], *, level: float | None = None, written: str = "", command: str = ""
 ) -> Path:
-    """Write the page of some runs in one step, whole or not at all, and return its path.
+    """Write the page of some runs, as `read_run` returns them, whole or not at all; returns its path.
 
-    Args:
-        path: the file, by custom `report.html`.
-        runs: as `read_run` returns them.
-        level: the accuracy at which gains are read; by default the paper's.
-        written: when, as the caller tells it; left out if empty, so that the same records give the same page.
-        command: what the user typed.
-
-    Raises:
-        InvalidConfig: for records that no page holds.
+    Gains are read at an accuracy, by default the paper's. Without when it was `written`, the same records give the same
+    page. The command is what the user typed.
     """
     analysis = analyse_runs(runs, level=level)
     write_whole(path, render_report(runs, analysis, level=level, written=written, command=command).encode())

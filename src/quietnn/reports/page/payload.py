@@ -7,7 +7,7 @@ from typing import Any
 from quietnn.methods import CLEAN
 from quietnn.records import Record, other_versions
 from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, experiment_of
-from quietnn.reports.analysis import Analysis
+from quietnn.reports.analysis import Analysis, training_analyses
 from quietnn.reports.page.tables import results_payload, table_payload
 from quietnn.reports.page.tasks import task_payload, training_payload
 from quietnn.reports.runs import Run, inference_records, missing_sentence, with_accuracy, with_distinct_names
@@ -43,13 +43,14 @@ def page_payload(
     """
     runs = with_distinct_names(runs)
     records = [record for run in runs for record in run.records]
+    trained = training_analyses(records, level=level, num_resamples=num_resamples)
     return {
         "format": FORMAT,
         "title": page_title(runs),
         "lead": page_lead(records),
         "notices": _notices(runs, records, unfinished=unfinished),
         "tasks": [task_payload(task, most_trials=most_trials) for task in analysis.tasks],
-        "training": training_payload(records, level=level, num_resamples=num_resamples),
+        "training": [training_payload(task) for task in trained],
         "theory": theory_payload(records),
         "results": results_payload(records, most_rows=most_rows),
         "runs": [_run(run) for run in runs],

@@ -28,11 +28,8 @@ class LiveServer:
 
     Nothing of a request ever becomes a path: what can be read is what `Watch` read from its folders. A request must
     name this server in its `Host`, so that no foreign site can lead a browser here under a name of its own.
-
-    Args:
-        watch: the folders to look at.
-        port: to listen on; 0 takes a free one.
-        interval: seconds between two looks, at least; after a long look the pause is three times as long as it took.
+    Port 0 takes a free one. The interval is in seconds between two looks, at least; after a long look the pause is
+    three times as long as it took.
     """
 
     def __init__(self, watch: Watch, *, port: int = 0, interval: float = 1.0) -> None:

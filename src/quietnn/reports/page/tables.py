@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from quietnn.records import Record
-from quietnn.records.schema import experiment_of
+from quietnn.records.schema import experiment_of, real
 from quietnn.reports.tables import Table, to_csv, to_latex
 from quietnn.reports.titles import counted
 
@@ -85,7 +85,7 @@ def _columns(records: Sequence[Record]) -> list[str]:
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
+    if all(value is None or real(value) for value in values):
         return {"name": name, "numbers": short(math.nan if value is None else value for value in values)}
     texts = ["" if value is None or isinstance(value, list | tuple | Mapping) else str(value) for value in values]
     words = {word: place for place, word in enumerate(dict.fromkeys(texts))}

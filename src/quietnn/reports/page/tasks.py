@@ -11,9 +11,8 @@ import numpy as np
 from quietnn.methods import CLEAN, is_oracle, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.accuracy_figures import by_round
-from quietnn.reports.analysis import TaskAnalysis, sentences, task_tables
+from quietnn.reports.analysis import TaskAnalysis, diverged_sentences, sentences, task_tables
 from quietnn.reports.curves import Curve
-from quietnn.reports.federated_report import diverged_sentences, training_analyses
 from quietnn.reports.figures import looks
 from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing, percent
 from quietnn.reports.page.tables import short, table_payload
@@ -47,13 +46,6 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
         "surfaces": surfaces,
         "layers": _layers(task.records),
     }
-
-
-def training_payload(
-    records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
-) -> list[dict[str, Any]]:
-    """A task each: what `task_payload` says of the trained networks, and the curves of their rounds."""
-    return [_trained(task) for task in training_analyses(records, level=level, num_resamples=num_resamples)]
 
 
 def _headline(task: TaskAnalysis) -> dict[str, str] | None:
@@ -220,7 +212,8 @@ def _mean_pole(wnrs: Sequence[Any]) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def _trained(task: TaskAnalysis) -> dict[str, Any]:
+def training_payload(task: TaskAnalysis) -> dict[str, Any]:
+    """What `task_payload` says of the trained networks of a task, and the curves of their rounds."""
     records = task.records
     payload = task_payload(task, most_trials=0)
     cost = replace(cost_table(records), caption="Mean cost of one federation, training included")

@@ -9,12 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from quietnn.errors import MissingData
+from quietnn.records import CONFIG, RECORDS
 from quietnn.reports.analysis import analyse_runs
 from quietnn.reports.page.payload import page_payload
-from quietnn.reports.runs import CONFIG, RECORDS, Run, measured_cells, planned_cells, read_run
-
-Stamp = tuple[tuple[int, int], ...]
-"""Size and time of change of every file that the page depends on."""
+from quietnn.reports.runs import Run, measured_cells, planned_cells, read_run
 
 NUM_RESAMPLES = 1_000
 """Bootstrap resamples while a run goes on: enough for an eye, cheap enough to repeat."""
@@ -22,15 +20,10 @@ NUM_RESAMPLES = 1_000
 
 @dataclass
 class Watch:
-    """What the folders held when they were last looked at.
+    """What run folders held when they were last looked at, and what the page shows of them.
 
-    Attributes:
-        folders: the run folders; one that does not exist yet is waited for.
-        level: the accuracy at which gains are read; by default the paper's.
-        command: what the user typed, for the page.
-        clock: seconds that only go up, replaceable by tests.
-        runs: as they were read last.
-        payload: what the page shows.
+    A folder that does not exist yet is waited for. Gains are read at an accuracy, by default the paper's; the command
+    is what the user typed; the clock gives seconds that only go up.
     """
 
     folders: Sequence[Path]
@@ -39,16 +32,12 @@ class Watch:
     clock: Callable[[], float] = time.monotonic
     runs: tuple[Run, ...] = ()
     payload: dict[str, Any] = field(default_factory=dict)
-    _stamp: Stamp | None = None
+    _stamp: list[tuple[int, int]] | None = None
     _first: tuple[float, Counter[str]] | None = None
     _latest: float = 0.0
 
     def look(self) -> bool:
-        """Read what changed; whether anything did.
-
-        Raises:
-            QuietnnError: for records that no page can show; what was read before stays.
-        """
+        """Read what changed; whether anything did. Where records cannot be shown, what was read before stays."""
         stamp = _stamp(self.folders)
         if stamp == self._stamp:
             return False
@@ -116,7 +105,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _stamp(folders: Sequence[Path]) -> Stamp:
+def _stamp(folders: Sequence[Path]) -> list[tuple[int, int]]:
+    """Size and time of change of every file that the page depends on."""
     found = []
     for path in (folder / name for folder in folders for name in (RECORDS, CONFIG)):
         try:
@@ -124,7 +114,7 @@ def _stamp(folders: Sequence[Path]) -> Stamp:
             found.append((state.st_size, state.st_mtime_ns))
         except OSError:
             found.append((-1, 0))
-    return tuple(found)
+    return found
 
 
 def _read(folder: Path) -> Run:
