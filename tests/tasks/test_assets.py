@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors import safe_open
 
+import quietnn
 from quietnn.errors import MissingData
 from quietnn.tasks.base import Task
 from quietnn.tasks.cifar10 import load_cifar10
@@ -65,3 +67,17 @@ def test_minilm_fine_tuned_on_sst2() -> None:
 def test_the_papers_shufflenet_trained_here() -> None:
     task = task_or_skip("cifar10/shufflenetv2", OURS)
     assert task.evaluate(task.load_model(), task.test_examples(None)).accuracy >= 0.88
+
+
+def test_a_language_model_is_repaired_without_gradients_and_left_alone_without_noise() -> None:
+    task = task_or_skip("lm/stories15m@stories")
+    model, test = task.load_model(), task.test_examples(6)
+    evidence = task.evidence(task.tuning_examples(6, 0)).without_labels()
+    clean = task.score_of(model, test).loss
+    assert 1.5 < clean < 2.6
+    observation = quietnn.transmit(model, wnr_db=14.0, seed=1000)
+    received = task.score_of(observation.model, test).loss
+    repaired = quietnn.repair(observation, evidence, method="directions")
+    assert task.score_of(repaired.model, test).loss < received - 0.25 * (received - clean)
+    untouched = quietnn.repair(quietnn.observe(model, noise_variance=0.0), evidence, method="directions").model
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), untouched.parameters(), strict=True))
