@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,22 @@ def test_a_terminated_stream_ends_as_an_exit_and_the_signal_is_given_back() -> N
         os.kill(os.getpid(), signal.SIGTERM)
     assert ended.value.code == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_that_falls_into_a_callback_comes_again() -> None:
+    """Python can only print what a callback raises; the command would go on."""
+    program = """
+import os, signal, time, weakref
+from quietnn.cli.progress import byte_progress
+class Thing: pass
+def callback(_):
+    os.kill(os.getpid(), signal.SIGHUP)
+    sum(range(1000))
+with byte_progress("test", threads=1):
+    thing = Thing()
+    reference = weakref.ref(thing, callback)
+    del thing
+    time.sleep(30)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 128 + signal.SIGHUP, ended.stderr

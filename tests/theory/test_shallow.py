@@ -85,7 +85,7 @@ def test_gains_are_ratios_of_errors(network: ShallowNetwork) -> None:
 def test_printed_temperature_gives_the_printed_multiplier(network: ShallowNetwork) -> None:
     sw, sz = network.weight_variance, network.noise_variance
     printed = 1 / (2 * sw) + 1 / (2 * sz) - math.sqrt(1 / (4 * sz**2) + 1 / (2 * sw * sz))
-    assert network.optimal_lambda_("printed") == pytest.approx(printed, rel=1e-6, abs=1e-9)
+    assert network.optimal_lambda_prime("printed") / (2 * sw) == pytest.approx(printed, rel=1e-6, abs=1e-9)
     theta, _ = affine_coefficients(network.optimal_lambda_prime("printed"), 0.0, weight_variance=sw, noise_variance=sz)
     assert theta == pytest.approx(network.optimal_theta("printed"))
 

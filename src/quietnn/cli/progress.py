@@ -1,14 +1,16 @@
 """How far a command is: a bar on the error stream, or lines where that is a log."""
 
 import json
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 from rich.progress import (
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 _TITLE = TextColumn("{task.description}")
 _LATEST = TextColumn("{task.fields[latest]}")
+_AGAIN = 0.05
+_SIGNALLED = 128
+"""What shells expect of a command that a signal ended: this and the signal's number."""
 _LOG_STEPS, _PRINT_STEPS = 25, 100
 """A line of the log stands for so many training steps, and so does one on the error stream."""
 
@@ -154,14 +159,27 @@ def _stopping_cleanly() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into an exit, so that what was begun is removed; those that are ignored stay ignored."""
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    usual = sys.unraisablehook
+
+    def unraisable(ignored: Any) -> None:
+        """An exit that fell into a callback, where Python can only print it, comes again a moment later."""
+        if not issubclass(ignored.exc_type, SystemExit):
+            usual(ignored)
+            return
+        again = threading.Timer(_AGAIN, os.kill, (os.getpid(), ignored.exc_value.code - _SIGNALLED))
+        again.daemon = True
+        again.start()
+
     for number in ours:
         signal.signal(number, _stop)
+    sys.unraisablehook = unraisable
     try:
         yield
     finally:
+        sys.unraisablehook = usual
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _stop(number: int, _: object) -> NoReturn:
-    sys.exit(128 + number)
+    sys.exit(_SIGNALLED + number)

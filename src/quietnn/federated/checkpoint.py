@@ -133,7 +133,7 @@ def _read(path: Path, settings: Mapping[str, Any]) -> tuple[ServerState, list[Re
     """One generation, if every byte of it is as it was written and its weights are finite."""
     content = _bytes_of(path)
     metadata = _metadata(content)
-    stored, wanted = _parsed(metadata, "settings"), json.loads(json.dumps(settings))
+    stored, wanted = _settings(metadata), json.loads(json.dumps(settings))
     changed = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
     if changed:
         raise InvalidConfig(
@@ -180,14 +180,11 @@ def _metadata(content: bytes) -> dict[str, str]:
     return dict(metadata)
 
 
-def _parsed(metadata: Mapping[str, str], key: str) -> dict[str, Any]:
+def _settings(metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
-        found = json.loads(metadata[key])
+        return dict(json.loads(metadata["settings"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _Damaged(f"its {key} cannot be read") from error
-    if not isinstance(found, dict):
-        raise _Damaged(f"its {key} cannot be read")
-    return found
+        raise _Damaged("its settings cannot be read") from error
 
 
 def _checksum(content: bytes) -> str:

@@ -28,8 +28,6 @@ def sharded(labels: Tensor, num_devices: int, *, seed: int, shard_fraction: floa
     ([20, 20, 20, 20, 20], 100)
     """
     _check(len(labels), num_devices)
-    if not 0 <= shard_fraction <= 1:
-        raise InvalidConfig(f"shard_fraction is {shard_fraction}; it is a share of the examples, from 0 to 1")
     generator = generator_for(seed, "partition")
     shard = int(shard_fraction * len(labels)) // num_devices
     own = (len(labels) - shard * num_devices) // num_devices
@@ -83,17 +81,15 @@ def dirichlet(labels: Tensor, num_devices: int, *, seed: int, concentration: flo
     )
 
 
-PARTITIONS = ("sharded", "even", "dirichlet")
+PARTITIONS: dict[str, Callable[..., Parts]] = {"sharded": sharded, "even": even, "dirichlet": dirichlet}
 
 
 def make_parts(kind: str, labels: Tensor, num_devices: int, *, seed: int, concentration: float = 0.5) -> Parts:
     """The partition with this name."""
-    if kind == "dirichlet":
-        return dirichlet(labels, num_devices, seed=seed, concentration=concentration)
-    plain: dict[str, Callable[..., Parts]] = {"sharded": sharded, "even": even}
-    if kind not in plain:
+    if kind not in PARTITIONS:
         raise unknown_choice("partition", kind, PARTITIONS)
-    return plain[kind](labels, num_devices, seed=seed)
+    more = {"concentration": concentration} if kind == "dirichlet" else {}
+    return PARTITIONS[kind](labels, num_devices, seed=seed, **more)
 
 
 def _check(num_examples: int, num_devices: int) -> None:

@@ -106,7 +106,8 @@ def load_cifar10(
         InvalidConfig: if a file is cut short, altered or not what it should be.
     """
     names = _TRAIN if split == "train" else ("test_batch",)
-    layout = _find(data_dir, layouts)
+    here = (one for one in layouts if (data_dir / one.folder).is_dir() or (data_dir / one.archive).is_file())
+    layout = next(here, None)
     if layout is None:
         _fetch(data_dir, layouts, site)
         layout = layouts[0]
@@ -118,13 +119,6 @@ def load_cifar10(
     labels = np.concatenate([batch[0] for batch in batches])
     images = np.concatenate([batch[1] for batch in batches]).reshape(-1, 3, 32, 32)
     return LabelledImages(images=torch.from_numpy(images), labels=torch.from_numpy(labels.astype(np.int64)))
-
-
-def _find(data_dir: Path, layouts: tuple[Layout, ...]) -> Layout | None:
-    for layout in layouts:
-        if (data_dir / layout.folder).is_dir() or (data_dir / layout.archive).is_file():
-            return layout
-    return None
 
 
 def _fetch(data_dir: Path, layouts: tuple[Layout, ...], site: str | None) -> None:
@@ -169,7 +163,11 @@ def _decode(content: bytes, layout: Layout, name: str) -> tuple[NDArray[np.uint8
         raise InvalidConfig(
             f"{file_name} has {layout.algorithm} {found}, the official file {layout.checksums[name]}; {remedy}"
         )
-    labels, pixels = _split_rows(content) if layout.suffix == ".bin" else _unpack_pickle(content, file_name)
+    if layout.suffix == ".bin":
+        rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + _NUM_PIXELS)
+        labels, pixels = rows[:, 0], rows[:, 1:]
+    else:
+        labels, pixels = _unpack_pickle(content, file_name)
     if labels.shape != (layout.num_images,) or pixels.shape != (layout.num_images, _NUM_PIXELS):
         raise InvalidConfig(
             f"{file_name} holds {labels.shape} labels and {pixels.shape} pixels, expected {layout.num_images} images"
@@ -177,11 +175,6 @@ def _decode(content: bytes, layout: Layout, name: str) -> tuple[NDArray[np.uint8
     if labels.max() > 9:
         raise InvalidConfig(f"{file_name} has a label {labels.max()}, CIFAR-10 has the classes 0 to 9; {remedy}")
     return labels, pixels
-
-
-def _split_rows(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + _NUM_PIXELS)
-    return rows[:, 0], rows[:, 1:]
 
 
 def _unpack_pickle(content: bytes, file_name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

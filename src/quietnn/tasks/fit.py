@@ -172,20 +172,16 @@ def _train_epoch(
                 group["lr"] = learning_rate
             optimizer.zero_grad(set_to_none=True)
             loss = plan.loss(model, batch)
-            _refuse_divergence(float(loss.detach()), epoch, learning_rate)
+            if not math.isfinite(float(loss.detach())):
+                raise InvalidConfig(
+                    f"the loss became {float(loss.detach())} in epoch {epoch + 1} at a learning rate of "
+                    f"{learning_rate:.3g}; try a lower --lr, and check the inputs for values that are not finite"
+                )
             loss.backward()  # type: ignore[no-untyped-call]
             if math.isfinite(plan.max_gradient_norm):
                 nn.utils.clip_grad_norm_(model.parameters(), plan.max_gradient_norm)
             optimizer.step()
             yield Progress(epoch, num_epochs, step, plan.num_steps, float(loss.detach()), learning_rate)
-
-
-def _refuse_divergence(loss: float, epoch: int, learning_rate: float) -> None:
-    if not math.isfinite(loss):
-        raise InvalidConfig(
-            f"the loss became {loss} in epoch {epoch + 1} at a learning rate of {learning_rate:.3g}; "
-            "try a lower --lr, and check the inputs for values that are not finite"
-        )
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -108,10 +108,6 @@ class ShallowNetwork:
             )
         return 1 + self.weight_variance / sz * (1 - 1 / self.optimal_theta())
 
-    def optimal_lambda_(self, form: Form = "exact") -> float:
-        """`lambda* = lambda'* / (2 sw)`."""
-        return self.optimal_lambda_prime(form) / (2 * self.weight_variance)
-
     def ml_error(self, form: Form = "exact") -> float:
         """`D_ML`: `2 N c^2 sw sz / 3` as printed, `N c^2 (S^2 - sw^2) / 3` at leading order."""
         return float(self.error(1.0, 0.0, form))

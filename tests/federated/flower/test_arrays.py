@@ -8,7 +8,7 @@ pytest.importorskip("flwr", reason="the [flower] extra is not installed")
 import numpy as np
 from flwr.serverapp.strategy import FedAdam
 
-from quietnn.federated.flower.arrays import flat, in_kind, remembered, remind, to_arrays, to_state, to_wide_arrays
+from quietnn.federated.flower.arrays import flat, in_kind, remembered, remind, to_arrays, to_state
 
 pytestmark = pytest.mark.flower
 
@@ -26,7 +26,7 @@ def test_a_state_comes_back_with_its_types_and_with_memory_of_its_own() -> None:
 
 
 def test_what_a_strategy_computed_in_double_precision_is_in_kind_again() -> None:
-    wide = to_wide_arrays(STATE)
+    wide = to_arrays(STATE, wide=True)
     assert {array.dtype for array in wide.values()} == {"float64"}
     found = in_kind(to_arrays({name: tensor + 0.4 for name, tensor in to_state(wide).items()}), STATE)
     assert found["bn.num_batches_tracked"].dtype == torch.int64

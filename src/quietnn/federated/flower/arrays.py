@@ -19,18 +19,14 @@ def to_state(arrays: ArrayRecord) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
 
 
-def to_arrays(state: Weights) -> ArrayRecord:
-    """A state dict as Flower sends it.
+def to_arrays(state: Weights, *, wide: bool = False) -> ArrayRecord:
+    """A state dict as Flower sends it; `wide` ones are doubles, of which a mean of equal ones is exact.
 
     >>> {name: tensor.tolist() for name, tensor in to_state(to_arrays({"fc.weight": torch.tensor([1.0, 2.0])})).items()}
     {'fc.weight': [1.0, 2.0]}
     """
-    return ArrayRecord({name: Array(_plain(tensor)) for name, tensor in state.items()})
-
-
-def to_wide_arrays(state: Weights) -> ArrayRecord:
-    """A state dict in double precision, so that a mean of equal arrays is that array again to the last bit."""
-    return ArrayRecord({name: Array(_plain(tensor.double())) for name, tensor in state.items()})
+    tensors = {name: tensor.double() if wide else tensor for name, tensor in state.items()}
+    return ArrayRecord({name: Array(one.detach().cpu().contiguous().numpy()) for name, one in tensors.items()})
 
 
 def in_kind(arrays: ArrayRecord, like: Weights) -> dict[str, Tensor]:
@@ -84,7 +80,3 @@ def _collection(kind: str, arrays: dict[str, np.ndarray]) -> Any:
     if kind == _LIST:
         return list(arrays.values())
     return arrays
-
-
-def _plain(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().contiguous().numpy()

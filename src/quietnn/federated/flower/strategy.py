@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from quietnn.errors import InvalidConfig, QuietnnError
 from quietnn.federated.checkpoint import Journal
 from quietnn.federated.devices import Diverged
-from quietnn.federated.flower.arrays import flat, in_kind, remembered, remind, to_arrays, to_state, to_wide_arrays
+from quietnn.federated.flower.arrays import flat, in_kind, remembered, remind, to_arrays, to_state
 from quietnn.federated.flower.guard import GuardedGrid
 from quietnn.federated.flower.nodes import Nodes
 from quietnn.federated.flower.replies import NO_ANSWER, Reply, comparable, read_replies
@@ -255,7 +255,7 @@ class OverTheAir(Strategy):
             self._server = replace(server, num_rounds_done=number + 1)
             return None, None
         after, notes = aggregate(self._federation, server, updates, noisy=self._noisy)
-        estimate = to_wide_arrays(after.state)
+        estimate = to_arrays(after.state, wide=True)
         handed = [self._handed(reply, estimate, answers[device]) for device, reply in replies.items()]
         arrays, metrics = self._strategy.aggregate_train(number + 1, handed)
         if arrays is None:
