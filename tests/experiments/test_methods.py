@@ -27,7 +27,7 @@ COARSE_TO_FINE = Search("coarse-to-fine")
 
 def network_for(method: str) -> nn.Module:
     """The network of the digits, or one that normalises each input for methods that are for such."""
-    if not method.startswith(("branches", "energy")):
+    if not method.startswith(("branches", "directions", "energy")):
         return TASK.load_model()
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 10)).eval()
@@ -64,13 +64,13 @@ def test_a_method_leaves_the_received_network_alone_and_normalisation_too(name: 
     denoised = state(outcome.model)
     normalisation = [key for key in before if ".bn" in key or key.startswith(("bn", "2."))]
     assert normalisation
-    fitted = ("structured", "self_trained", "re_estimated", "posterior", "finetuned", "auto", "auto_unlabelled")
+    fitted = ("structured", "self_trained", "re_estimated", "posterior", "finetuned", "lora", "auto", "auto_unlabelled")
     if "calibrated" in name or name in fitted:
         normalisation = [key for key in normalisation if "running" not in key]
     assert all(torch.equal(before[key], denoised[key]) for key in normalisation)
 
 
-@pytest.mark.parametrize("name", [name for name in REPAIRS if name not in ("re_estimated", "finetuned")])
+@pytest.mark.parametrize("name", [name for name in REPAIRS if name not in ("re_estimated", "finetuned", "lora")])
 def test_without_noise_every_method_returns_the_weights_bit_for_bit(name: str) -> None:
     given = receiver(wnr_db=float("inf"), method=name)
     estimate = state(run_method(name, given).model)

@@ -290,7 +290,7 @@ def test_a_buffer_that_counts_calls_stays_as_it_was(images: Tensor) -> None:
 
 
 def test_inference_mode_changes_nothing(network: nn.Module, images: Tensor) -> None:
-    options = {"noise_variance": 0.01, "balanced_classes": False}
+    options = {"noise_variance": 0.01}
     for verb in (calibrate, calibrate_structured):
         expected = verb(network, images[:30], **options).model
         with torch.inference_mode():
@@ -478,7 +478,7 @@ def test_classes_known_to_be_balanced_lose_the_preferences_that_noise_gave_them(
 def test_a_network_without_a_linear_head_cannot_have_balanced_classes(images: Tensor) -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
     before = statistics(model)
-    with pytest.raises(InvalidConfig, match="leave balanced_classes out"):
+    with pytest.raises(InvalidConfig, match=r"balanced_classes needs \(examples, classes\), leave it out"):
         calibrate(model, images[:10], noise_variance=0.5, balanced_classes=True, in_place=True)
     assert same(before, statistics(model))
 

@@ -149,7 +149,7 @@ def re_estimate(what: object, inputs: object) -> Repaired:
         inputs: at least two inputs, in any form of `Evidence`.
 
     >>> from torch import nn
-    >>> network = nn.Sequential(nn.BatchNorm1d(1)).eval()
+    >>> network = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1)).eval()
     >>> re_estimate(network, torch.tensor([[1.0], [3.0]])).model[0].running_mean
     tensor([2.])
     """
