@@ -45,7 +45,7 @@ class Memory(ABC):
     """
 
     compensate: bool
-    tile: int
+    tile: int = 0
     by_tensor: ClassVar[bool] = True
 
     @abstractmethod

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Iterable
 
-import httpx
 import pytest
 
 pytest.importorskip("flwr", reason="the [flower] extra is not installed")
 
+import httpx
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from quietnn.federated.flower.arrays import to_arrays
