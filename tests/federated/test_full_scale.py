@@ -19,7 +19,7 @@ from quietnn.weights import noisy_names
 @pytest.mark.parametrize("network", ["resnet18", "shufflenetv2"])
 def test_a_round_at_full_scale(network: str) -> None:
     config = load_config(NoisyTraining, Path(f"federated-paper-{network}"))
-    training = replace(config, num_epochs=1, batch_size=2)
+    training = replace(config.training(), num_epochs=1, batch_size=2)
     generator = torch.Generator().manual_seed(0)
     devices = {
         device: DeviceData(

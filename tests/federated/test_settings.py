@@ -9,10 +9,8 @@ from quietnn.channels.awgn import AWGN
 from quietnn.errors import InvalidConfig
 from quietnn.experiments.noisy_training import NoisyTraining
 from quietnn.federated.air import ChannelInversion, Dropout
-from quietnn.federated.estimators import Affine
 from quietnn.federated.settings import FederationSettings
 from quietnn.federated.tasks import FederatedTask
-from quietnn.repairs.affine import ML
 
 SETTINGS: FederationSettings = NoisyTraining(name="mini", task="digits", wnr_db=(0.0,), methods=("ml",), batch_size=25)
 
@@ -37,7 +35,7 @@ def test_devices_follow_from_the_seed_and_training_from_the_fields(digits: Feder
     assert list(one) == list(range(SETTINGS.num_devices))
     assert one[3].labels.equal(again[3].labels)
     assert not one[3].inputs.equal(other[3].inputs)
-    assert SETTINGS.federation_of(one, Affine(ML), wnr_db=0.0, seed=0).training.batch_size == 25
+    assert SETTINGS.training().batch_size == 25
 
 
 @pytest.mark.parametrize(

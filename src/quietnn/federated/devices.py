@@ -20,21 +20,12 @@ class Diverged(QuietnnError):
     """Training that left the finite numbers: the run ends here, with a record that says so."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LocalTraining:
     """How a device trains: plain SGD whose learning rate follows half a cosine over the rounds.
 
-    The defaults are the authors'. Momentum starts at zero in every round.
-
-    Attributes:
-        num_rounds: length of a run.
-        num_epochs: local epochs in a round.
-        batch_size: examples in a local step.
-        learning_rate: of the first round.
-        momentum: of SGD.
-        weight_decay: of SGD.
-        crop_padding: largest shift of a random crop.
-        flips: whether half of the images are mirrored.
+    The defaults are the authors'. Momentum starts at zero in every round. The fields are those of
+    `quietnn.federated.settings.FederationSettings`, which describes them; the learning rate needs `num_rounds`.
     """
 
     num_rounds: int = 100

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from quietnn.channels.awgn import AWGN, Power
@@ -20,8 +20,8 @@ FADINGS = ("none", "inversion", "phase")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederationSettings(LocalTraining):
-    """The settings that every run of noisy training has, beside how a device trains. A configuration adds its own.
+class FederationSettings:
+    """The settings that every run of noisy training has. A configuration adds its own to them.
 
     They are flat, as the keys of a TOML file and of Flower's run configuration are. The defaults are the authors'.
 
@@ -32,6 +32,14 @@ class FederationSettings(LocalTraining):
         num_active: `M`, how many of them take part in a round.
         partition: `"sharded"` (the paper's), `"even"` or `"dirichlet"`.
         concentration: of the Dirichlet partition.
+        num_rounds: length of a run.
+        num_epochs: local epochs in a round.
+        batch_size: examples in a local step.
+        learning_rate: of local training in the first round; it follows half a cosine over the rounds.
+        momentum: of local training.
+        weight_decay: of local training.
+        crop_padding: largest shift of a random crop in local training.
+        flips: whether local training mirrors half of the images.
         num_tuning_examples: `kappa`, for the schemes that search in every round.
         power: whether the WNR is against the sum's `"variance"` or `"second-moment"`.
         told: whether the devices tell the server the statistics of the clean sum.
@@ -51,6 +59,14 @@ class FederationSettings(LocalTraining):
     num_active: int = 4
     partition: str = "sharded"
     concentration: float = 0.5
+    num_rounds: int = 100
+    num_epochs: int = 5
+    batch_size: int = 1024
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    crop_padding: int = 0
+    flips: bool = False
     num_tuning_examples: int = 100
     power: str = Power.VARIANCE.value
     told: bool = False
@@ -61,7 +77,6 @@ class FederationSettings(LocalTraining):
     norm_bound: float = NORM_BOUND
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name, choices in (("task", FEDERATED_TASKS), ("partition", PARTITIONS), ("fading", FADINGS)):
             if getattr(self, name) not in choices and not (name == "task" and is_own(self.task)):
                 raise unknown_choice(name, getattr(self, name), choices)
@@ -76,6 +91,7 @@ class FederationSettings(LocalTraining):
                 f"csi_error and power_cap belong to channel inversion, but fading is {self.fading!r}; "
                 "set fading to 'inversion', or leave them out"
             )
+        self.training()
         self.air(0.0)
 
     def identity(self) -> dict[str, Any]:
@@ -84,6 +100,10 @@ class FederationSettings(LocalTraining):
         if self.norm_bound == NORM_BOUND:
             del values["norm_bound"]  # as in runs from before there was one
         return values
+
+    def training(self) -> LocalTraining:
+        """How a device trains."""
+        return LocalTraining(**{field.name: getattr(self, field.name) for field in fields(LocalTraining)})
 
     def air(self, wnr_db: float) -> Air:
         """What the updates meet at a WNR; without noise, the channel is perfect altogether."""
@@ -116,7 +136,7 @@ class FederationSettings(LocalTraining):
         """What stays the same from round to round, with what a configuration may vary from run to run."""
         return Federation(
             devices=devices,
-            training=self,
+            training=self.training(),
             air=self.air(wnr_db),
             estimator=estimator,
             num_active=self.num_active,
