@@ -29,7 +29,7 @@ for verb in (
     *(inspect, transmit, repair, denoise, tune),
 ):
     app.command()(verb)
-app.command(hidden=True)(auto)
+app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(auto)
 app.command("media", hidden=True)(media)
 
 

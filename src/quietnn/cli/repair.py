@@ -1,6 +1,5 @@
 """Verbs that repair with a task: `quietnn repair`, its former name `quietnn auto`, and `quietnn tune`."""
 
-import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,22 +117,17 @@ def _stream(what: Path, out: Path, method: str, noise: dict[str, Any], *, overwr
     typer.echo(f"wrote {out}: {method}, noise variance {done.noise_variance:.6g}")
 
 
-def auto(task: str, out: Path, weights: Path, **given: Any) -> None:
-    """Former name of: quietnn repair WEIGHTS OUT --task TASK."""
+def auto(
+    context: typer.Context,
+    task: options.TaskName,
+    out: options.Target,
+    weights: Annotated[Path, typer.Option(help="The noisy weights.")],
+) -> None:
+    """Former name of: quietnn repair WEIGHTS OUT --task TASK, whose other options it passes on."""
     typer.echo(f"quietnn auto is now: quietnn repair {weights} {out} --task {task}", err=True)
-    repair(weights, out, task=task, **given)
-
-
-def _signature_of_auto() -> inspect.Signature:
-    """Task and place as arguments, the weights as an option, then the options of `repair`, which typer reads here."""
-    weights, out, task, *others = inspect.signature(repair).parameters.values()
-    task = task.replace(annotation=options.TaskName, default=inspect.Parameter.empty)
-    weights = weights.replace(name="weights", annotation=Annotated[Path, typer.Option(help="The noisy weights.")])
-    return inspect.Signature([task, out, weights, *others])
-
-
-auto.__signature__ = _signature_of_auto()  # type: ignore[attr-defined]
-auto.__annotations__ = {}
+    verbs = typer.Typer(add_completion=False)
+    verbs.command()(repair)
+    verbs([str(weights), str(out), "--task", task, *context.args], standalone_mode=False)
 
 
 def tune(
