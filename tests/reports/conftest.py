@@ -95,6 +95,25 @@ def _tuning(method: str, wnr_db: float, generator: np.random.Generator, size: in
     return chosen | {"trials": found, "num_passes": len(found), "seconds": 1.9}
 
 
+def perplexity_records(*, num_draws: int = 5, spread: float = 0.2) -> list[Record]:
+    """A language model: a loss of log 8 without noise, of log 9 at 20 dB, 0.3 more a dB below; MMSE gains 2 dB."""
+    generator = np.random.default_rng(0)
+    common = {"experiment": "noisy_inference", "run": "words", "task": "lm/mine", "accuracy": None}
+    common |= {"num_test_examples": 20_000, "seconds": 0.1, "num_passes": 0}
+
+    def record(method: str, wnr_db: float, draw: int, loss: float) -> Record:
+        return {**common, "method": method, "wnr_db": wnr_db, "draw": draw, "score": math.exp(loss), "loss": loss}
+
+    found = [record("clean", math.inf, 0, math.log(8.0))]
+    for draw in range(num_draws):
+        luck = spread * generator.standard_normal()
+        for wnr_db in (10.0, 15.0, 20.0):
+            for method, gain in (("ml", 0.0), ("mmse", 2.0)):
+                loss = math.log(9.0) + 0.3 * (20.0 - wnr_db - gain)
+                found.append(record(method, wnr_db, draw, loss + luck))
+    return found
+
+
 def run_folder(folder: Path, found: Sequence[Record], **config: Any) -> Path:
     """A run folder as a sweep leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,6 +126,11 @@ def run_folder(folder: Path, found: Sequence[Record], **config: Any) -> Path:
 @pytest.fixture
 def make_records() -> Callable[..., list[Record]]:
     return synthetic_records
+
+
+@pytest.fixture
+def language_records() -> Callable[..., list[Record]]:
+    return perplexity_records
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
-from quietnn.reports.curves import at_mean_wnr, clean_accuracy, curves
+from quietnn.reports.curves import at_mean_wnr, clean_merit, curves
 
 Make = Callable[..., list[Record]]
 
@@ -28,7 +28,7 @@ def test_a_missing_cell_is_nan_and_the_rest_still_counts() -> None:
     found = [result(wnr_db=-2.0, draw=0, accuracy=0.3), result(wnr_db=0.0, draw=0), result(wnr_db=0.0, draw=1)]
     (curve,) = curves(found)
     assert curve.wnr_db.tolist() == [-2.0, 0.0]
-    assert np.isnan(curve.accuracies).tolist() == [[False, False], [True, False]]
+    assert np.isnan(curve.merits).tolist() == [[False, False], [True, False]]
     assert curve.counts.tolist() == [1, 2]
     assert curve.mean == pytest.approx([0.3, 0.5])
     assert np.isnan(curve.std).tolist() == [True, False]
@@ -39,15 +39,15 @@ def test_the_order_of_records_does_not_matter(make_records: Make) -> None:
     forwards, backwards = curves(found), curves(found[::-1])
     assert [curve.label for curve in forwards] == [curve.label for curve in backwards]
     for one, other in zip(forwards, backwards, strict=True):
-        np.testing.assert_array_equal(one.accuracies, other.accuracies)
+        np.testing.assert_array_equal(one.merits, other.merits)
 
 
 def test_clean_and_noiseless_results_are_no_part_of_a_curve() -> None:
     found = [result("clean", math.inf, accuracy=0.9, num_test_examples=50), result("ml", math.inf), result("ml", 1.0)]
     (curve,) = curves(found)
     assert curve.wnr_db.tolist() == [1.0]
-    assert clean_accuracy(found) == (0.9, 50)
-    assert clean_accuracy(found[1:]) is None
+    assert clean_merit(found) == (0.9, 50)
+    assert clean_merit(found[1:]) is None
 
 
 def test_tuning_sizes_and_runs_are_told_apart_only_where_they_differ() -> None:
@@ -68,7 +68,7 @@ def test_ml_repeated_in_every_run_is_one_curve() -> None:
 
 
 def test_two_results_for_one_cell_must_agree() -> None:
-    assert curves([result(), result()])[0].accuracies.tolist() == [[0.5]]
+    assert curves([result(), result()])[0].merits.tolist() == [[0.5]]
     with pytest.raises(InvalidConfig, match=r"ml at 0 dB, seed 0, draw 0 differ \(0.5 and 0.6\)"):
         curves([result(), result(accuracy=0.6)])
 
@@ -92,7 +92,7 @@ def test_a_record_that_is_no_result_is_refused_by_name(broken: Record, message: 
 def test_twenty_thousand_records(make_records: Make) -> None:
     found = make_records(num_draws=480, with_trials=False)
     assert len(found) > 20_000
-    assert {curve.accuracies.shape for curve in curves(found)} == {(480, 7)}
+    assert {curve.merits.shape for curve in curves(found)} == {(480, 7)}
 
 
 def test_the_draws_of_one_level_meet_at_their_mean_wnr() -> None:

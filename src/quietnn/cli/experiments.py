@@ -126,8 +126,7 @@ def sweep(
         records = run(experiment, folder, address=address, on_record=on_record, on_damage=_say_damage, **where)
     if sentence := other_versions(records):
         typer.echo(sentence)
-    verb = "analyze" if any(record["accuracy"] is not None for record in records) else "report"
-    typer.echo(f"{len(records)} records in {folder}; next: quietnn {verb} {folder}")
+    typer.echo(f"{len(records)} records in {folder}; next: quietnn analyze {folder}")
 
 
 def federate(

@@ -7,7 +7,11 @@ import typer
 
 Runs = Annotated[list[Path], typer.Argument(help="Run folders, each with a records.jsonl.", metavar="RUN...")]
 Level = Annotated[
-    float | None, typer.Option(help="Accuracy at which gains are read; by default 0.75 for sst2, else 0.6.")
+    float | None,
+    typer.Option(
+        help="Accuracy at which gains are read; by default 0.75 for sst2, else 0.6. For language models the factor on "
+        "the perplexity without noise, by default 1.5; for another score, that score."
+    ),
 ]
 
 Source = Annotated[Path, typer.Argument(help="A .safetensors or .pt file, or a model folder.")]

@@ -80,7 +80,7 @@ def _print(analysis: "Analysis") -> None:
     for task in analysis.tasks:
         tables = task_tables(task)
         console.rule(Text(task.task), align="left")
-        for name in ("accuracy", "gains"):
+        for name in (task.quantity.name, "gains"):
             print_table(tables[name], console)
             console.print()
         for line in sentences(task):

@@ -1,4 +1,4 @@
-"""Accuracy as lines: against the WNR with the decibels gained, against the round of training, and over a noisy link."""
+"""Accuracy, perplexity or a score as lines: against the WNR with its gains, against the round, over a noisy link."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,8 @@ from quietnn.records import Record
 from quietnn.reports.analysis import TaskAnalysis
 from quietnn.reports.curves import Curve, FloatArray
 from quietnn.reports.figures import Figure, Style, decibels, drawing, looks, mathtext, new_figure, settle, sized
-from quietnn.reports.gains import crossing, percent
+from quietnn.reports.gains import crossing
+from quietnn.reports.quantities import Quantity
 from quietnn.reports.titles import level_ticks, over_channels, wnr_axis
 
 _MOST_INSIDE = 8
@@ -34,22 +35,23 @@ def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: Style = "screen") -
         figure = new_figure(*sized(style, wide=columns > 1, height=4.0 * rows))
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
-            _draw_task(axes, task, legend="best" if style == "paper" else "lower right")
+            _draw_task(axes, task, legend="best" if style == "paper" else task.quantity.corner)
             if style == "paper" and len(tasks) == 1:
                 axes.set_title("")  # the caption says it
         return settle(figure)
 
 
 def _draw_task(axes: Any, task: TaskAnalysis, *, legend: str) -> None:
+    quantity = task.quantity
     for curve, look in zip(task.curves, looks([curve.method for curve in task.curves]), strict=True):
         _draw_curve(axes, curve, look)
     if task.clean is not None:
-        clean = 100 * task.clean[0]
-        axes.axhline(clean, color="#777777", linewidth=1, zorder=1, label=f"no noise, {clean:.1f} %")
-    axes.axhline(100 * task.level, color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+        label = f"no noise, {quantity.short(task.clean[0])}"
+        axes.axhline(quantity.drawn(task.clean[0]), color="#777777", linewidth=1, zorder=1, label=label)
+    axes.axhline(quantity.drawn(task.level), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
     title = mathtext(over_channels(task.task, task.records))
-    axes.set(xlabel=wnr_axis(task.records), ylabel="test accuracy (%)", title=title)
-    _set_limits(axes, task.curves, level_ticks(task.records))
+    axes.set(xlabel=wnr_axis(task.records), ylabel=quantity.axis, title=title)
+    _set_limits(axes, task.curves, level_ticks(task.records), quantity)
     _draw_gain(axes, task)
     outside = len(task.curves) > _MOST_INSIDE
     axes.legend(
@@ -60,11 +62,11 @@ def _draw_task(axes: Any, task: TaskAnalysis, *, legend: str) -> None:
 def _draw_curve(axes: Any, curve: Curve, look: Mapping[str, Any]) -> None:
     """One line and its band."""
     measured = np.isfinite(curve.mean)
-    wnr_db, mean = curve.wnr_db[measured], 100 * curve.mean[measured]
-    spread = 100 * np.nan_to_num(curve.std[measured])
+    wnr_db, mean, drawn = curve.wnr_db[measured], curve.mean[measured], curve.quantity.drawn
+    spread = np.nan_to_num(curve.std[measured])
     axes.plot(
         wnr_db,
-        mean,
+        drawn(mean),
         color=look["colour"],
         marker=look["marker"],
         linestyle=look["dash"],
@@ -72,15 +74,24 @@ def _draw_curve(axes: Any, curve: Curve, look: Mapping[str, Any]) -> None:
         label=mathtext(curve.label),
         zorder=3,
     )
-    axes.fill_between(wnr_db, mean - spread, mean + spread, color=look["colour"], alpha=0.13, linewidth=0, zorder=2)
+    low, high = drawn(mean - spread), drawn(mean + spread)
+    axes.fill_between(wnr_db, low, high, color=look["colour"], alpha=0.13, linewidth=0, zorder=2)
 
 
-def _set_limits(axes: Any, curves: Sequence[Curve], ticks: Mapping[float, str]) -> None:
+def _set_limits(axes: Any, curves: Sequence[Curve], ticks: Mapping[float, str], quantity: Quantity) -> None:
     """The whole range of accuracies, so that figures compare at a glance; a channel's setting under its WNR."""
     wnrs = np.concatenate([curve.wnr_db for curve in curves]) if curves else np.asarray([0.0])
     margin = 0.03 * max(float(np.ptp(wnrs)), 1.0)
     axes.set_xlim(float(wnrs.min()) - margin, float(wnrs.max()) + margin)
-    axes.set_ylim(0, 103)
+    if quantity.log:
+        from matplotlib.ticker import LogLocator, NullLocator
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    if quantity.limits is not None:
+        axes.set_ylim(*quantity.limits)
     measured = _apart(np.unique(wnrs))
     if len(measured) <= _MOST_TICKS:
         names = [f"{wnr:g}".replace("-", "−") + (f"\n{ticks[wnr]}" if wnr in ticks else "") for wnr in measured]
@@ -98,7 +109,7 @@ def _apart(wnrs: FloatArray) -> list[float]:
 
 def _draw_gain(axes: Any, task: TaskAnalysis) -> None:
     """A double arrow from the best curve to the reference; the decibels stand at the left, above the fallen curves."""
-    text, height = percent(task.level), 100 * task.level
+    text, height = task.quantity.text(task.level), task.quantity.drawn(task.level)
     gain = None if task.best is None else task.gains[task.best]
     reference = None if task.best is None else task.references[task.best]
     right = crossing(reference, task.level).wnr_db if reference else None

@@ -1,4 +1,4 @@
-"""Records to accuracy-against-WNR curves: one matrix of draws by WNRs for each method."""
+"""Records to curves against the WNR: one matrix of draws by WNRs for each method."""
 
 import itertools
 import math
@@ -14,6 +14,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.records.schema import INFERENCE, problem
+from quietnn.reports.quantities import ACCURACY, Quantity
 
 FloatArray = NDArray[np.float64]
 
@@ -21,14 +22,14 @@ _Key = tuple[str, str, int]
 """Method, run, number of tuning examples."""
 
 _Cells = dict[tuple[float, tuple[int, int]], float]
-"""Accuracy by WNR and draw."""
+"""Merit by WNR and draw."""
 
 _UNTUNED = {"ml", "mmse", "mmse_layerwise", CLEAN}
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The accuracy of one method against the WNR, every noise draw kept.
+    """The accuracy of one method against the WNR, or another quantity, every noise draw kept.
 
     Attributes:
         method: the name in the records.
@@ -36,7 +37,8 @@ class Curve:
         runs: the runs it was measured in; several if they hold the very same results.
         draws: the noise draws, `(seed, draw)`, one for each row.
         wnr_db: the WNRs in ascending order, shape `(num_wnrs,)`.
-        accuracies: shape `(num_draws, num_wnrs)`; NaN where a result is missing.
+        merits: shape `(num_draws, num_wnrs)`; accuracies, or what stands for them; NaN where a result is missing.
+        quantity: what it is a curve of.
     """
 
     method: str
@@ -44,7 +46,8 @@ class Curve:
     runs: tuple[str, ...]
     draws: tuple[tuple[int, int], ...]
     wnr_db: FloatArray
-    accuracies: FloatArray
+    merits: FloatArray
+    quantity: Quantity = ACCURACY
 
     @property
     def num_draws(self) -> int:
@@ -60,24 +63,24 @@ class Curve:
     def mean(self) -> FloatArray:
         """The mean over the draws at each WNR."""
         counts = self.counts
-        return np.where(counts > 0, np.nansum(self.accuracies, axis=0) / np.maximum(counts, 1), np.nan)
+        return np.where(counts > 0, np.nansum(self.merits, axis=0) / np.maximum(counts, 1), np.nan)
 
     @property
     def std(self) -> FloatArray:
         """The standard deviation over the draws at each WNR (ddof = 1); NaN below two draws."""
-        squares = np.nansum((self.accuracies - self.mean) ** 2, axis=0)
+        squares = np.nansum((self.merits - self.mean) ** 2, axis=0)
         return np.where(self.counts > 1, np.sqrt(squares / np.maximum(self.counts - 1, 1)), np.nan)
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many draws were measured at each WNR."""
-        return np.asarray(np.isfinite(self.accuracies).sum(axis=0), dtype=np.int64)
+        return np.asarray(np.isfinite(self.merits).sum(axis=0), dtype=np.int64)
 
 
-def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
+def curves(records: Iterable[Record], quantity: Quantity = ACCURACY) -> tuple[Curve, ...]:
     """The curves in the records of one task: one for each method, run and tuning size.
 
-    Clean and noiseless results have no finite WNR and are left out (see `clean_accuracy`).
+    Clean and noiseless results have no finite WNR and are left out (see `clean_merit`).
     """
     cells: dict[_Key, _Cells] = defaultdict(dict)
     for number, record in enumerate(records, start=1):
@@ -89,16 +92,18 @@ def curves(records: Iterable[Record]) -> tuple[Curve, ...]:
         size = 0 if record["method"] in _UNTUNED else int(record.get("num_tuning_examples") or 0)
         key = (record["method"], str(record.get("run", "")), size)
         place = (float(record["wnr_db"]), (int(record.get("seed") or 0), int(record["draw"])))
-        accuracy = float(record["accuracy"])
-        if (before := cells[key].setdefault(place, accuracy)) != accuracy:
+        merit = quantity.merit(record)
+        before = cells[key].setdefault(place, merit)
+        if before != merit and not math.isnan(before + merit):
             wnr_db, (seed, draw) = place
             raise InvalidConfig(
-                f"two results for {key[0]} at {wnr_db:g} dB, seed {seed}, draw {draw} differ ({before:g} and "
-                f"{accuracy:g}): the records mix two configurations; give each its own run folder"
+                f"two results for {key[0]} at {wnr_db:g} dB, seed {seed}, draw {draw} differ "
+                f"({quantity.number(before):g} and {quantity.number(merit):g}): the records mix two configurations; "
+                "give each its own run folder"
             )
     owners = _merge_same(cells)
     ordered = sorted(owners, key=lambda key: (rank(key[0]), key[2], key[1]))
-    return tuple(_assemble(key[0], _label(key, ordered), owners[key], cells[key]) for key in ordered)
+    return tuple(_assemble(key[0], _label(key, ordered), owners[key], cells[key], quantity) for key in ordered)
 
 
 def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
@@ -117,11 +122,11 @@ def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def clean_accuracy(records: Iterable[Record]) -> tuple[float, int] | None:
-    """The accuracy without noise and the number of test examples behind it, if a record holds it."""
+def clean_merit(records: Iterable[Record], quantity: Quantity = ACCURACY) -> tuple[float, int] | None:
+    """The accuracy without noise, or its like, and the number of test examples behind it, if a record holds it."""
     for record in records:
         if record.get("method") == CLEAN:
-            return float(record["accuracy"]), int(record.get("num_test_examples") or 0)
+            return quantity.merit(record), int(record.get("num_test_examples") or 0)
     return None
 
 
@@ -144,8 +149,8 @@ def _label(key: _Key, keys: Sequence[_Key]) -> str:
     return style_of(method).label + (f" ({', '.join(details)})" if details else "")
 
 
-def _assemble(method: str, label: str, runs: tuple[str, ...], cell: _Cells) -> Curve:
+def _assemble(method: str, label: str, runs: tuple[str, ...], cell: _Cells, quantity: Quantity) -> Curve:
     wnrs = sorted({wnr for wnr, _ in cell})
     draws = sorted({draw for _, draw in cell})
-    accuracies = [[cell.get((wnr, draw), np.nan) for wnr in wnrs] for draw in draws]
-    return Curve(method, label, runs, tuple(draws), np.asarray(wnrs), np.asarray(accuracies))
+    merits = [[cell.get((wnr, draw), np.nan) for wnr in wnrs] for draw in draws]
+    return Curve(method, label, runs, tuple(draws), np.asarray(wnrs), np.asarray(merits), quantity)

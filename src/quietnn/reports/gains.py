@@ -1,13 +1,13 @@
 """The WNR that holds an accuracy, and the decibels one curve gains over another, with a bootstrap interval."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 
-from quietnn.errors import InvalidConfig
 from quietnn.reports.curves import Curve, FloatArray
+from quietnn.reports.quantities import percent
 
 CONFIDENCE = 0.95
 """Of every interval that the reports give."""
@@ -23,7 +23,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Gain:
-    """How many decibels less WNR a method needs than the reference to hold an accuracy, `level`.
+    """How many decibels less WNR a method needs than the reference to hold a `level`: an accuracy, or another merit.
 
     The gain is that of the mean curves; None if one of them does not cross. The interval from `low` to `high` is None
     where there is none, and infinite where it is open. The note says what a reader must know: a curve that never
@@ -39,9 +39,8 @@ class Gain:
 
 
 def crossing(curve: Curve, level: float) -> Crossing:
-    """The WNR needed to hold an accuracy: down from the highest WNR, the first fall below it, interpolated linearly."""
-    if not 0 < level < 1:
-        raise InvalidConfig(f"level {level} is not an accuracy between 0 and 1; 60 % is 0.6")
+    """The WNR needed to hold a level: down from the highest WNR, the first fall below it, interpolated linearly."""
+    quantity = curve.quantity
     wnr_db, mean = curve.measured, curve.mean[np.isfinite(curve.mean)]
     if not len(wnr_db):
         return Crossing(None, "has no results")
@@ -49,14 +48,14 @@ def crossing(curve: Curve, level: float) -> Crossing:
     if np.isfinite(found):
         return Crossing(found)
     if found < 0:
-        return Crossing(None, f"stays above {percent(level)} down to {wnr_db[0]:g} dB")
+        return Crossing(None, f"stays {quantity.better} {quantity.text(level)} down to {wnr_db[0]:g} dB")
     if mean.max() < level:
-        return Crossing(None, f"never reaches {percent(level)}")
-    return Crossing(None, f"is below {percent(level)} at {wnr_db[-1]:g} dB, the highest WNR measured")
+        return Crossing(None, f"never reaches {quantity.text(level)}")
+    return Crossing(None, f"is {quantity.worse} {quantity.text(level)} at {wnr_db[-1]:g} dB, the highest WNR measured")
 
 
 def gain_db(curve: Curve, reference: Curve, level: float, *, num_resamples: int = 10_000) -> Gain:
-    """The horizontal distance between two mean curves at an accuracy, reference minus method.
+    """The horizontal distance between two mean curves at a level, reference minus method.
 
     The interval is a percentile bootstrap over noise draws, paired: each resample takes the same draws for both
     curves. Its percentiles are expanded for few draws (`expanded_tail`); below six even the widest one covers less
@@ -88,11 +87,6 @@ def covers_at_most(num_draws: int) -> str:
     return percent(math.floor(100 * at_most) / 100) if at_most < CONFIDENCE else ""
 
 
-def percent(level: float) -> str:
-    """An accuracy as a reader writes it: `60 %`, `62.5 %`."""
-    return f"{100 * level:.4g} %"
-
-
 def _align(curve: Curve, reference: Curve) -> tuple[Curve, Curve, list[str]]:
     """Both curves on the draws that both have, cells that one lacks taken from the other, and what that leaves out.
 
@@ -107,7 +101,7 @@ def _align(curve: Curve, reference: Curve) -> tuple[Curve, Curve, list[str]]:
         matrix[:, np.searchsorted(one.wnr_db, shared)] += np.where(missing, np.nan, 0.0)
         kept = np.isin(one.wnr_db, shared) | np.isfinite(matrix).all(axis=0)
         left_out = np.union1d(left_out, one.wnr_db[~kept])
-        aligned.append(Curve(one.method, one.label, one.runs, draws, one.wnr_db[kept], matrix[:, kept]))
+        aligned.append(replace(one, draws=draws, wnr_db=one.wnr_db[kept], merits=matrix[:, kept]))
     notes = []
     if len(left_out):
         notes.append("not measured for all draws at " + ", ".join(f"{wnr:g}" for wnr in left_out) + " dB")
@@ -122,7 +116,7 @@ def _pick(curve: Curve, wnr_db: FloatArray, draws: tuple[tuple[int, int], ...]) 
     place = {draw: row for row, draw in enumerate(curve.draws)}
     rows = np.asarray([place[draw] for draw in draws], dtype=np.intp)
     columns = np.searchsorted(curve.wnr_db, wnr_db)
-    return curve.accuracies[np.ix_(rows, columns)].copy()
+    return curve.merits[np.ix_(rows, columns)].copy()
 
 
 def _why_no_gain(ours: Curve, ours_at: Crossing, theirs: Curve, theirs_at: Crossing) -> list[str]:
@@ -132,7 +126,7 @@ def _why_no_gain(ours: Curve, ours_at: Crossing, theirs: Curve, theirs_at: Cross
     notes = [f"{one.label} {at.reason}" for one, at in ((ours, ours_at), (theirs, theirs_at)) if at.wnr_db is None]
     if theirs_at.wnr_db is not None and ours_at.reason.startswith("stays"):
         notes.append(f"gain above {theirs_at.wnr_db - ours.measured[0]:.2f} dB")
-    if ours_at.wnr_db is not None and theirs_at.reason.startswith(("never", "is below")):
+    if ours_at.wnr_db is not None and theirs_at.reason.startswith(("never", "is ")):
         notes.append(f"gain above {theirs.measured[-1] - ours_at.wnr_db:.2f} dB")
     return notes
 
@@ -142,16 +136,16 @@ def _resampled_gains(ours: Curve, theirs: Curve, level: float, num_resamples: in
     num_draws = ours.num_draws
     generator = np.random.default_rng(0)
     counts = generator.multinomial(num_draws, np.full(num_draws, 1 / num_draws), size=num_resamples).astype(float)
-    theirs_at = _crossings(theirs.wnr_db, _resampled_means(counts, theirs.accuracies), level)
-    ours_at = _crossings(ours.wnr_db, _resampled_means(counts, ours.accuracies), level)
+    theirs_at = _crossings(theirs.wnr_db, _resampled_means(counts, theirs.merits), level)
+    ours_at = _crossings(ours.wnr_db, _resampled_means(counts, ours.merits), level)
     with np.errstate(invalid="ignore"):
         return np.asarray(theirs_at - ours_at)
 
 
-def _resampled_means(counts: FloatArray, accuracies: FloatArray) -> FloatArray:
+def _resampled_means(counts: FloatArray, merits: FloatArray) -> FloatArray:
     """Column means under draw counts, shape `(num_resamples, num_wnrs)`; NaN where a resample has no cell."""
-    present = np.isfinite(accuracies)
-    totals = counts @ np.where(present, accuracies, 0.0)
+    present = np.isfinite(merits)
+    totals = counts @ np.where(present, merits, 0.0)
     weights = counts @ present.astype(float)
     return np.where(weights > 0, totals / np.maximum(weights, 1.0), np.nan)
 

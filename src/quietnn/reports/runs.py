@@ -30,12 +30,7 @@ def load_run(folder: Path) -> Run:
     """Read the noisy inference of a run folder, or of the folder of a records file; there must be some."""
     run = read_run(folder)
     path = run.folder / RECORDS
-    kept = with_accuracy(inference_records(run.records))
-    if not kept and inference_records(run.records):
-        raise MissingData(
-            f"every record of {path} has accuracy null: its task is judged by a score of its own, and this analysis is "
-            f"of accuracy; quietnn report {folder} shows the records, with `score` and `loss`"
-        )
+    kept = inference_records(run.records)
     if not kept:
         others = sorted({str(record.get("experiment")) for record in run.records})
         what = f"only records of {', '.join(others)}" if others else "no whole record"
@@ -66,11 +61,6 @@ def read_run(folder: Path, *, only_sound: bool = False) -> Run:
 def inference_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """Those of noisy inference; a record that names no experiment is one of them."""
     return tuple(record for record in records if experiment_of(record) == INFERENCE)
-
-
-def with_accuracy(records: Iterable[Record]) -> tuple[Record, ...]:
-    """Those that curves can be drawn of; a task that is judged by a score of its own has no accuracy."""
-    return tuple(record for record in records if record.get("accuracy") is not None or "score" not in record)
 
 
 def with_distinct_names(runs: Sequence[Run]) -> tuple[Run, ...]:

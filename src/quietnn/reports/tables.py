@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.curves import Curve
-from quietnn.reports.gains import CONFIDENCE, Gain, crossing, percent
+from quietnn.reports.gains import CONFIDENCE, Gain, crossing
+from quietnn.reports.quantities import ACCURACY, Quantity, percent
 
 ABSENT = "–"
 """What stands in a cell that was not measured."""
@@ -25,19 +26,20 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def accuracy_table(curves: Sequence[Curve]) -> Table:
-    """Accuracy in per cent, mean and standard deviation over draws: a row for each method, a column for each WNR."""
+def accuracy_table(curves: Sequence[Curve], quantity: Quantity = ACCURACY) -> Table:
+    """Accuracy or its like, mean and standard deviation over draws: a row for each method, a column for each WNR."""
     wnrs = sorted({float(wnr) for curve in curves for wnr in curve.wnr_db})
     most = max((curve.num_draws for curve in curves), default=0)
     draws = "one draw (no deviation)" if most == 1 else f"{most} noise draws"
-    caption = f"Test accuracy in per cent against WNR, mean ± standard deviation over {draws}"
     rows = [(curve.label, *_accuracy_cells(curve, wnrs)) for curve in curves]
-    return Table(caption, ("method", *(f"{wnr:g} dB" for wnr in wnrs)), tuple(rows))
+    return Table(f"{quantity.caption} {draws}", ("method", *(f"{wnr:g} dB" for wnr in wnrs)), tuple(rows))
 
 
-def gain_table(curves: Sequence[Curve], gains: Sequence[Gain | None], level: float) -> Table:
-    """The WNR each method needs to hold an accuracy and its gain over the reference, with what must be said of it."""
-    caption = f"WNR needed to hold {percent(level)} and gain over ML, with a paired bootstrap interval over draws"
+def gain_table(
+    curves: Sequence[Curve], gains: Sequence[Gain | None], level: float, quantity: Quantity = ACCURACY
+) -> Table:
+    """The WNR each method needs to hold a level and its gain over the reference, with what must be said of it."""
+    caption = f"WNR needed to hold {quantity.text(level)} and gain over ML, with a paired bootstrap interval over draws"
     header = ("method", "WNR (dB)", "gain (dB)", f"{percent(CONFIDENCE)} interval", "draws", "note")
     rows = []
     for curve, gain in zip(curves, gains, strict=True):
@@ -104,9 +106,8 @@ def _accuracy_cells(curve: Curve, wnrs: Sequence[float]) -> list[str]:
     cells = []
     for wnr in wnrs:
         mean, std, count = found.get(wnr, (math.nan, math.nan, 0))
-        spread = "" if math.isnan(std) else f" ± {100 * std:.1f}"
         fewer = f" ({count} of {curve.num_draws})" if 0 < count < curve.num_draws else ""
-        cells.append(f"{100 * mean:.1f}{spread}{fewer}" if count else ABSENT)
+        cells.append(f"{curve.quantity.cell(mean, std)}{fewer}" if count else ABSENT)
     return cells
 
 

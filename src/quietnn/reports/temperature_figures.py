@@ -22,7 +22,7 @@ def surface_records(records: Sequence[Record], *, wnr_db: float | None = None) -
     Taken is the method with the widest search, at the measured WNR nearest to `wnr_db` (by default the median), in the
     first draw there; an oracle, tuned on test data, comes last.
     """
-    tried = [record for record in records if record.get("trials") and math.isfinite(record["wnr_db"])]
+    tried = tried_records(records)
     tried = [record for record in tried if len({trial[1] for trial in record["trials"]}) > 1] or tried
     there = _nearest(tried, wnr_db)
     first = min((_draw(record) for record in there), default=None)
@@ -31,6 +31,15 @@ def surface_records(records: Sequence[Record], *, wnr_db: float | None = None) -
         if _draw(record) == first:
             panels.setdefault((is_oracle(record["method"]), _size(record), record["method"]), record)
     return tuple(panels[key] for key in sorted(panels))
+
+
+def tried_records(records: Sequence[Record]) -> list[Record]:
+    """Those of noise whose search kept its trials and judged them by accuracy."""
+    return [
+        record
+        for record in records
+        if record.get("trials") and record.get("accuracy") is not None and math.isfinite(record["wnr_db"])
+    ]
 
 
 def pole_of(record: Record) -> float:

@@ -39,7 +39,7 @@ def write_analysis(
 
     `summary.md`, `tables.tex`, `accuracy.csv`, `gains.csv`, `accuracy.png`, `.svg`, `surface.*` if a search kept its
     trials, `layers.*` if layers were tuned, and `report.html` with all of it. Several tasks put their name in the
-    file names. Without a date, the same records give the same files.
+    file names; perplexity or a score goes by its own. Without a date, the same records give the same files.
     """
     facts = run_facts(analysis) | {name: value for name, value in (("command", command), ("date", date)) if value}
     tables = [task_tables(task) for task in analysis.tasks]
@@ -51,7 +51,8 @@ def write_analysis(
         for name, figure in task_figures(task, style=style).items():
             files |= images(f"{name}{suffix}", figure)
     if len(tables) > 1:
-        files |= images("accuracy", accuracy_figure(analysis.tasks, style=style))
+        names = dict.fromkeys(task.quantity.name for task in analysis.tasks)
+        files |= images("-and-".join(names), accuracy_figure(analysis.tasks, style=style))
     files["report.html"] = render_report(analysis.runs, analysis, written=date, command=command).encode()
     write_together(out, files)
     return tuple(out / name for name in files)
@@ -118,11 +119,11 @@ def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[st
 
 
 def task_figures(task: TaskAnalysis, *, style: Style = "screen") -> dict[str, Figure]:
-    """`accuracy`, `surface` if a search kept its trials, `layers` if layers were tuned.
+    """`accuracy` or its like, `surface` if a search kept its trials, `layers` if layers were tuned.
 
     The last two are taken at the WNR where ML falls below the level: there the temperatures matter most.
     """
-    found = {"accuracy": accuracy_figure([task], style=style)}
+    found = {task.quantity.name: accuracy_figure([task], style=style)}
     falls = [crossing(reference, task.level).wnr_db for reference in task.references if reference is not None]
     steepest = falls[0] if falls else None
     if surfaces := surface_records(task.records, wnr_db=steepest):

@@ -252,6 +252,29 @@ def test_the_gain_that_the_browser_reads_is_the_one_that_python_measured(
             assert f"needs {abs(gain.gain_db):.2f} dB {way} WNR than ML" in told
 
 
+def test_perplexity_stands_where_accuracy_does(language_records: Make, write_page: Write, open_page: Open) -> None:
+    page = open_page(write_page(language_records(), name="words"))
+    assert page.locator("#task-0-accuracy-title").text_content() == "Perplexity against noise"
+    assert page.locator("#task-0-accuracy .gain-text").text_content() == "+2.0 dB at perplexity 12"
+    ticks = page.locator("#task-0-accuracy svg.chart text").all_text_contents()
+    assert {"10", "100", "perplexity"} <= set(ticks)
+    assert "8 perplexity without noise on 20,000 test tokens" in page.locator(".cards").text_content()
+    assert "NaN" not in page.locator("main").inner_html()
+    assert "%" not in page.locator("#task-0-perplexity-table, #task-0-accuracy-table").first.text_content()
+    page.locator("#task-0-level").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#task-0-accuracy .gain-text").text_content() == "+2.0 dB at perplexity 12.2"  # on its grid
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_wnr_of_a_score(sign: int, make_records: Make, write_page: Write, open_page: Open) -> None:
+    found = make_records(methods=("ml", "mmse"), num_draws=2, wnrs=(-4.0,), with_trials=False)
+    judged = [one | {"accuracy": None, "score": sign * one["accuracy"], "loss": -one["accuracy"]} for one in found]
+    page = open_page(write_page(judged))
+    assert f"{sign * 0.98:g} score without noise" in page.locator(".cards").text_content().replace("−", "-")
+    assert "NaN" not in page.locator("main").inner_html()
+
+
 def test_the_theory_figures_are_drawn(write_page: Write, open_page: Open) -> None:
     axis = [0.1 * at for at in range(-12, 13)]
     theory: list[Record] = [

@@ -25,7 +25,7 @@ _THRIFT = ((200_000, 200_000), (60_000, 200_000), (20_000, 100_000), (5_000, 30_
 """Points of surfaces and rows of records to keep, most first."""
 
 _TOOLS = ("dom", "save", "colour", "scale", "tooltip", "chart", "mesh", "heatmap", "relief", "dots", "table")
-_SECTIONS = ("accuracy", "surface", "layers", "training", "theory", "results", "main")
+_SECTIONS = ("quantity", "accuracy", "surface", "layers", "training", "theory", "results", "main")
 """The parts of the one script, in the order in which they build on each other."""
 
 
@@ -89,7 +89,7 @@ def _fallback(payload: Mapping[str, Any]) -> str:
     for task in payload.get("tasks", ()):
         parts.append(f"<h2>{html.escape(task['title'])}</h2>")
         parts.append("<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in task["sentences"]) + "</ul>")
-        parts += [_html_table(task["tables"][name]) for name in ("accuracy", "gains", "cost")]
+        parts += [_html_table(table) for table in task["tables"].values()]
     return "\n".join(parts)
 
 

@@ -10,7 +10,8 @@ from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, exper
 from quietnn.reports.analysis import Analysis, training_analyses
 from quietnn.reports.page.tables import results_payload, table_payload
 from quietnn.reports.page.tasks import task_payload, training_payload
-from quietnn.reports.runs import Run, inference_records, missing_sentence, with_accuracy, with_distinct_names
+from quietnn.reports.quantities import with_accuracy
+from quietnn.reports.runs import Run, inference_records, missing_sentence, with_distinct_names
 from quietnn.reports.tables import Table
 from quietnn.reports.titles import counted, listed, over_channels, span_db, task_title
 
@@ -154,8 +155,10 @@ def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool
     others = sorted({str(record["experiment"]) for record in records if record.get("experiment")} - {*_DRAWN})
     if others:
         said.append(f"Records of {listed(others)} have no chart here; they are in the table of results.")
-    if len(with_accuracy(records)) < len(records):
-        said.append("Records with a score of their own and no accuracy have no chart here; they are in the table.")
+    found = inference_records(records)
+    judged = {record.get("task") for record in with_accuracy(found)}
+    if len([record for record in found if record.get("task") in judged]) > len(with_accuracy(found)):
+        said.append("Records without accuracy, of a task that has it elsewhere, have no chart here: see the table.")
     return said
 
 

@@ -14,10 +14,11 @@ from quietnn.reports.accuracy_figures import by_round
 from quietnn.reports.analysis import TaskAnalysis, diverged_sentences, sentences, task_tables
 from quietnn.reports.curves import Curve
 from quietnn.reports.figures import looks
-from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing, percent
+from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing
 from quietnn.reports.page.tables import short, table_payload
+from quietnn.reports.quantities import percent
 from quietnn.reports.tables import cost_table, interval_text
-from quietnn.reports.temperature_figures import layer_values, pole_of
+from quietnn.reports.temperature_figures import layer_values, pole_of, tried_records
 from quietnn.reports.titles import counted, listed, over_channels, task_title, wnr_axis
 from quietnn.units import db_to_ratio
 
@@ -35,6 +36,7 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
         "name": task.task,
         "title": over_channels(task_title(task.task), task.records),
         "axis": wnr_axis(task.records),
+        "quantity": {"name": task.quantity.name, "axis": task.quantity.axis, "better": task.quantity.better},
         "level": task.level,
         "clean": list(task.clean) if task.clean else None,
         "headline": _headline(task),
@@ -53,14 +55,15 @@ def _headline(task: TaskAnalysis) -> dict[str, str] | None:
     if task.best is None or gain is None or gain.gain_db is None:
         return None
     interval = f"; {_interval_name(gain)} {interval_text(gain)} dB" if gain.low is not None else ""
+    at = task.quantity.phrase.format(task.quantity.text(task.level))
     return {
         "value": f"{gain.gain_db:+.1f} dB",
-        "text": f"{task.curves[task.best].label} over ML at {percent(task.level)} accuracy{interval}",
+        "text": f"{task.curves[task.best].label} over ML at {at}{interval}",
     }
 
 
 def _curves(task: TaskAnalysis) -> list[dict[str, Any]]:
-    dots = sum(curve.accuracies.size for curve in task.curves) <= MOST_DRAWN
+    dots = sum(curve.merits.size for curve in task.curves) <= MOST_DRAWN
     found = []
     rows = zip(task.curves, task.gains, task.references, looks([curve.method for curve in task.curves]), strict=True)
     for curve, gain, reference, look in rows:
@@ -76,7 +79,7 @@ def _curves(task: TaskAnalysis) -> list[dict[str, Any]]:
                 "mean": short(curve.mean),
                 "std": short(curve.std),
                 "count": curve.counts.tolist(),
-                "draws": [short(row) for row in curve.accuracies] if dots else None,
+                "draws": [short(row) for row in curve.merits] if dots else None,
                 "crossing": at.wnr_db,
                 "crossingNote": at.reason,
                 "reference": None if reference is None else task.curves.index(reference),
@@ -144,7 +147,7 @@ def _gave_up(records: Sequence[Record]) -> list[str]:
 
 def _surfaces(records: Sequence[Record], most_trials: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Every searched surface, draw by draw, as long as there is room."""
-    tried = [record for record in records if record.get("trials") and math.isfinite(record["wnr_db"])]
+    tried = tried_records(records)
     tried.sort(key=lambda record: (int(record["draw"]), int(record.get("seed") or 0)))
     kept: list[dict[str, Any]] = []
     room = most_trials

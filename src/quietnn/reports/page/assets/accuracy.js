@@ -1,4 +1,4 @@
-// Accuracy against WNR, and what each method gains in decibels at an accuracy that the reader may move.
+// Accuracy or its like against WNR, and what each method gains in decibels at a level that the reader may move.
 
 // Down from the highest WNR, the first fall below the level, on a straight line between neighbours.
 function crossingOf(curve, level) {
@@ -11,12 +11,12 @@ function crossingOf(curve, level) {
   return null;
 }
 
-function whyNot(curve, level) {
+function whyNot(curve, level, of) {
   const known = curve.y.filter(Number.isFinite);
   if (!known.length) return "has no results";
-  if (known.at(-1) >= level) return `stays above ${percent(level, 0)} down to ${plain(curve.x[0])} dB`;
-  return Math.max(...known) < level ? `never reaches ${percent(level, 0)}`
-    : `is below ${percent(level, 0)} at the highest WNR measured`;
+  if (known.at(-1) >= level) return `stays ${of.better} ${of.text(level)} down to ${plain(curve.x[0])} dB`;
+  return Math.max(...known) < level ? `never reaches ${of.text(level)}`
+    : `is ${of.worse} ${of.text(level)} at the highest WNR measured`;
 }
 
 function meanAndSpread(one, i) {
@@ -32,74 +32,80 @@ function accuracySeries(curve, withDraws) {
   return { ...curve, y, low: y.map((v, i) => v - (std[i] || 0)), high: y.map((v, i) => v + (std[i] || 0)), std, dots };
 }
 
-function accuracySection(task, id, title = "Accuracy against noise") {
+function accuracySection(task, id, title = `${quantityOf(task).title} against noise`) {
+  const quantity = quantityOf(task);
   const single = unique(task.curves.flatMap((curve) => curve.x)).length === 1;
   return [
     h("h3", { id: `${id}-accuracy-title` }, title),
     adjustable(`${id}-accuracy`, { level: task.level, of: null, draws: false }, (state, show) =>
-      (single ? singleFigure(task, id) : accuracyFigure(task, id, state, show))),
-    plainTable(task.tables.accuracy, `${id}-accuracy`, { id: `${id}-accuracy-table`, open: false }),
-    h("h3", { id: `${id}-gains-title` }, `Gain over ML at ${percent(task.level, 0)}`),
+      (single ? singleFigure(task, id, quantity) : accuracyFigure(task, id, state, show, quantity))),
+    plainTable(task.tables[quantity.name], `${id}-${quantity.name}`, { id: `${id}-accuracy-table`, open: false }),
+    h("h3", { id: `${id}-gains-title` }, `Gain over ML at ${quantity.text(task.level)}`),
     gainFigure(task, id),
     plainTable(task.tables.gains, `${id}-gains`, { id: `${id}-gains-table` }),
     h("details", { class: "numbers" }, h("summary", {}, "The findings in words"), said(task.sentences, "words")),
   ];
 }
 
-function accuracyFigure(task, id, state, show) {
+function accuracyFigure(task, id, state, show, quantity) {
   const series = task.curves.map((curve) => accuracySeries(curve, state.draws));
   const gaining = task.curves.map((curve, i) => i).filter((i) => task.curves[i].reference !== null
     && task.curves[i].reference !== i);
   const of = gaining.includes(state.of) ? state.of : task.best ?? gaining.at(-1) ?? null;
   const xs = series.flatMap((one) => one.x);
-  const clean = task.clean ? [{ y: task.clean[0], label: `no noise: ${percent(task.clean[0], 1)}` }] : [];
+  const clean = task.clean ? [{ y: task.clean[0], label: `no noise: ${quantity.text(task.clean[0], 1)}` }] : [];
   const chart = {
-    id: `${id}-accuracy`, title: `${task.title}: test accuracy against WNR`,
-    xLabel: `weight-to-noise ratio, ${task.axis}`, yLabel: "test accuracy (%)", series,
-    xTicks: xs, xDomain: widened(extent(xs), 0.02), yDomain: [0, 1.02], asPercent: true, lines: clean,
-    overlay: (svg, x, y, shown) => drawGain(svg, x, y, shown, gainNow(series, of, state.level), state.level),
+    id: `${id}-accuracy`, title: `${task.title}: ${quantity.subject} against WNR`,
+    xLabel: `weight-to-noise ratio, ${task.axis}`, yLabel: quantity.label, series,
+    xTicks: xs, xDomain: widened(extent(xs), 0.02), yDomain: quantity.domain, ...quantity.axis, lines: clean,
+    overlay: (svg, x, y, shown) =>
+      drawGain(svg, x, y, shown, gainNow(series, of, state.level), state.level, quantity),
     xName: (wnr) => `WNR ${plain(wnr)} dB`,
     counted: "draw",
-    read: meanAndSpread,
+    read: quantity.read,
   };
-  const level = h("input", { id: `${id}-level`, type: "range", min: 5, max: 99, step: 1,
-    value: Math.round(100 * state.level), onchange: (event) => {
-      state.level = Number(event.target.value) / 100;
+  const { slide } = quantity;
+  const level = h("input", { id: `${id}-level`, type: "range", min: slide.min, max: slide.max,
+    step: slide.step, value: slide.of(state.level), onchange: (event) => {
+      state.level = slide.merit(Number(event.target.value));
       show();
-    }, oninput: (event) => { event.target.nextSibling.textContent = `${event.target.value} %`; } });
+    }, oninput: (event) => {
+      event.target.nextSibling.textContent = quantity.text(slide.merit(Number(event.target.value)));
+    } });
   const controls = h("div", { class: "fields" },
     gaining.length ? select(`${id}-of`, "Gain of", gaining.map((i) => ({ label: task.curves[i].label, value: i })), of,
       (value) => { state.of = value; show(); }) : null,
-    h("label", { class: "field", for: `${id}-level` }, h("span", {}, "at an accuracy of"),
-      h("span", { class: "slide" }, level, h("output", {}, percent(state.level, 0)))),
+    h("label", { class: "field", for: `${id}-level` }, h("span", {}, quantity.at),
+      h("span", { class: "slide" }, level, h("output", {}, quantity.text(state.level)))),
     task.curves.some((curve) => curve.draws && curve.numDraws > 1)
       ? checkbox(`${id}-draws`, "single draws", state.draws, (checked) => { state.draws = checked; show(); }) : null);
   const numbers = () => ({
     header: ["method", "wnr_db", "mean", "std", "draws"],
     rows: task.curves.flatMap((curve) => curve.x.map((x, i) =>
-      [curve.label, x, real(curve.mean[i]), real(curve.std[i]), curve.count[i]])),
+      [curve.label, x, quantity.number(real(curve.mean[i])), real(curve.std[i]), curve.count[i]])),
   });
-  const caption = "Mean over noise draws; bands are ± one standard deviation. "
-    + gainSentence(task, series, of, state.level);
+  const caption = `Mean over noise draws; bands are ± one standard deviation${quantity.spread ?? ""}. `
+    + gainSentence(task, series, of, state.level, quantity);
   return chartFigure(chart, { caption, name: `${id}-accuracy`, numbers, controls });
 }
 
 // At one WNR there are no curves: a row for each method says more.
-function singleFigure(task, id) {
+function singleFigure(task, id, quantity) {
   const draws = Math.max(...task.curves.map((curve) => curve.numDraws));
-  const value = (curve, draw) => 100 * real(curve.draws ? curve.draws[draw]?.[0] : draw ? null : curve.mean[0]);
+  const value = (curve, draw) =>
+    quantity.place(real(curve.draws ? curve.draws[draw]?.[0] : draw ? null : curve.mean[0]));
   const wnr = plain(task.curves[0].x[0]);
   const plot = {
     names: task.curves.map((curve) => curve.label), styles: task.curves,
-    title: `${task.title}: test accuracy at ${wnr} dB`,
-    panels: [{ label: "test accuracy (%)", line: 100 * (task.clean?.[0] ?? 1), lineName: task.clean ? "no noise" : "",
+    title: `${task.title}: ${quantity.subject} at ${wnr} dB`,
+    panels: [{ label: quantity.label, line: quantity.place(task.clean?.[0] ?? quantity.top ?? task.level),
+      lineName: task.clean ? "no noise" : "", ...quantity.panel,
       values: Array.from({ length: draws }, (_, draw) => task.curves.map((curve) => value(curve, draw))) }],
-    read: (row) => [{ label: "accuracy", value: percent(task.curves[row].mean[0], 2) },
-      { label: "standard deviation", value: fixed(100 * real(task.curves[row].std[0]), 2) },
+    read: (row) => [...quantity.rows(real(task.curves[row].mean[0]), real(task.curves[row].std[0])),
       { label: "draws", value: String(task.curves[row].count[0]) }],
   };
   const numbers = () => ({ header: ["method", "wnr_db", "mean", "std", "draws"], rows: task.curves.map((curve) =>
-    [curve.label, curve.x[0], real(curve.mean[0]), real(curve.std[0]), curve.count[0]]) });
+    [curve.label, curve.x[0], quantity.number(real(curve.mean[0])), real(curve.std[0]), curve.count[0]]) });
   const caption = `Measured at ${wnr} dB alone, so there are rows and no curves. `
     + "Small dots are draws, large ones means.";
   return h("figure", { id: `${id}-accuracy`, class: "card" }, dotsStage(plot),
@@ -112,25 +118,25 @@ function gainNow(series, of, level) {
   return { ours, theirs, at: crossingOf(ours, level), from: crossingOf(theirs, level) };
 }
 
-function gainSentence(task, series, of, level) {
+function gainSentence(task, series, of, level, quantity) {
   if (of === null) return "No ML curve was measured, so there is nothing to measure gains against.";
   const { ours, theirs, at, from } = gainNow(series, of, level);
   for (const [curve, place] of [[ours, at], [theirs, from]]) {
-    if (place === null) return `${curve.label} ${whyNot(curve, level)}, so there is no gain to mark.`;
+    if (place === null) return `${curve.label} ${whyNot(curve, level, quantity)}, so there is no gain to mark.`;
   }
   const same = Math.abs(level - task.level) < 1e-9 && task.curves[of].gain;
   const interval = same && same.low !== null ? `, ${same.intervalName} ${same.interval}` : "";
   const amount = `${fixed(Math.abs(from - at), 2)} dB ${from >= at ? "less" : "more"} WNR`;
-  return `At ${percent(level, 0)}, ${ours.label} needs ${amount} than ${theirs.label}${interval}.`;
+  return `At ${quantity.text(level)}, ${ours.label} needs ${amount} than ${theirs.label}${interval}.`;
 }
 
-function drawGain(svg, x, y, shown, gain, level) {
+function drawGain(svg, x, y, shown, gain, level, of) {
   const at = y(level);
   const ends = { x1: x.range[0], x2: x.range[1], y1: at, y2: at };
   svg.append(s("line", { ...ends, stroke: "var(--soft)", "stroke-dasharray": "1 4" }));
   if (!gain || gain.at === null || gain.from === null) {
     const place = { x: x.range[0] + 6, y: at - 6 };
-    svg.append(s("text", { ...place, fill: "var(--soft)", "font-size": 11.5, ...HALO }, percent(level, 0)));
+    svg.append(s("text", { ...place, fill: "var(--soft)", "font-size": 11.5, ...HALO }, of.text(level)));
     return;
   }
   const [left, right] = [x(gain.at), x(gain.from)];
@@ -142,7 +148,7 @@ function drawGain(svg, x, y, shown, gain, level) {
     arrow.append(s("path", { d: `M${right - 6 * way} ${at - 4}L${right} ${at}L${right - 6 * way} ${at + 4}` }));
   }
   svg.append(arrow);
-  const text = `${signed(gain.from - gain.at, 1)} dB at ${percent(level, 0)}`;
+  const text = `${signed(gain.from - gain.at, 1)} dB at ${of.text(level)}`;
   const place = quietPlace(shown, x, y, 7.6 * text.length, at, Math.min(left, right), Math.max(left, right));
   svg.append(s("text", { class: "gain-text", ...place, "text-anchor": "middle", fill: "var(--ink)", "font-weight": 650,
     ...HALO }, text));

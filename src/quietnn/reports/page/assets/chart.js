@@ -1,7 +1,8 @@
 // Lines with bands: drawn once as a plain picture, then given a pointer, keys and a legend that hides curves.
 //
 // A chart is { id, title, xLabel, yLabel, series, xTicks, xDomain, yDomain, asPercent, lines, spans, counted, xName,
-// read, overlay }, and a series { label, colour, dash, marker, hollow, x, y, low, high, count, dots, silent, bars }.
+// read, overlay, yTicks, yText }, and
+// a series { label, colour, dash, marker, hollow, x, y, low, high, count, dots, silent, bars }.
 
 const MARGIN = { top: 24, right: 16, bottom: 46, left: 54 };
 const WIDE = 620;
@@ -38,11 +39,11 @@ function drawAxes(svg, chart, x, y, width, height, margin) {
   const room = (x.range[1] - x.range[0]) / 44;
   const wanted = chart.xTicks ? measuredTicks(chart.xTicks, chart.xDomain, room) : roundTicks(chart.xDomain, room);
   const xTicks = apart(wanted, x);
-  const yTicks = roundTicks(chart.yDomain, (y.range[0] - y.range[1]) / 60);
+  const yTicks = (chart.yTicks ?? roundTicks)(chart.yDomain, (y.range[0] - y.range[1]) / 60);
   const axes = s("g", { fill: "var(--soft)" });
   for (const tick of yTicks) {
     axes.append(s("line", { x1: x.range[0], x2: x.range[1], y1: y(tick), y2: y(tick), stroke: "var(--grid)" }));
-    const text = chart.asPercent ? plain(100 * tick) : plain(tick);
+    const text = chart.yText ? chart.yText(tick) : plain(chart.asPercent ? 100 * tick : tick);
     axes.append(s("text", { x: x.range[0] - 8, y: y(tick) + 4, "text-anchor": "end" }, text));
   }
   for (const tick of xTicks) {

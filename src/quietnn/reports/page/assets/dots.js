@@ -1,6 +1,7 @@
 // Rows of dots, a row for each layer: small ones are draws, the large one their mean.
 //
-// A panel is { label, values (draws by rows), line, lineName, limits (a bar for each row, e.g. its pole), stretch }.
+// A panel is { label, values (draws by rows), line, lineName, limits (a bar for each row, e.g. its pole), stretch,
+// ticks, text }.
 
 const ROW = 20;
 
@@ -41,8 +42,10 @@ function drawPanel(svg, plot, panel, { start, end, top, tall }) {
     const y = top + (row + 0.5) * ROW;
     svg.append(s("line", { x1: start, x2: end, y1: y, y2: y, stroke: "var(--grid)" }));
   }
-  for (const tick of long ? stretchedTicks(x, 26) : roundTicks(x.domain, (end - start) / 52)) {
-    svg.append(s("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle", fill: "var(--soft)" }, plain(tick)));
+  const { ticks = roundTicks, text = plain } = panel;
+  for (const tick of long ? stretchedTicks(x, 26) : ticks(x.domain, (end - start) / 52)) {
+    const place = { x: x(tick), y: bottom + 17, "text-anchor": "middle", fill: "var(--soft)" };
+    svg.append(s("text", place, text(tick)));
     svg.append(s("line", { x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4, stroke: "var(--axis)" }));
   }
   svg.append(s("line", { x1: start, x2: end, y1: bottom, y2: bottom, stroke: "var(--axis)" }));

@@ -32,8 +32,9 @@ function parts(payload) {
 // A page about one task has room for its parts in the menu.
 function taskMenu(task, id) {
   const { length } = task.curves;
-  return [["rounds", "Rounds", task.series?.length], ["accuracy", "Accuracy", length], ["gains", "Gains", length],
-    ["surface", "Temperatures", task.surfaces.length], ["layers", "Layers", task.layers.length], ["cost", "Cost", 1]]
+  return [["rounds", "Rounds", task.series?.length], ["accuracy", quantityOf(task).title, length],
+    ["gains", "Gains", length], ["surface", "Temperatures", task.surfaces.length],
+    ["layers", "Layers", task.layers.length], ["cost", "Cost", 1]]
     .filter(([, , there]) => there).map(([part, name]) => ({ id: `${id}-${part}-title`, name }));
 }
 
@@ -42,9 +43,10 @@ function headCards(task) {
   const cards = [];
   if (task.headline) cards.push([task.headline.value, task.headline.text]);
   if (task.clean) {
-    const [accuracy, examples] = task.clean;
-    const on = examples ? ` on ${examples.toLocaleString("en")} test examples` : "";
-    cards.push([percent(accuracy, 1), `accuracy without noise${on}`]);
+    const [merit, examples] = task.clean;
+    const of = quantityOf(task);
+    const on = examples ? ` on ${examples.toLocaleString("en")} test ${of.examples ?? "examples"}` : "";
+    cards.push([of.value(merit), `${of.title.toLowerCase()} without noise${on}`]);
   }
   if (!cards.length) return null;
   const kind = (at) => (task.headline && at === 0 ? "figure-card main" : "figure-card");
