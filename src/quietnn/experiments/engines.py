@@ -6,6 +6,7 @@ The records are the same everywhere, in whatever order and place the pieces run.
 import multiprocessing
 import pickle
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -179,15 +180,27 @@ class _Crew:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Ctrl-C goes to every process of a terminal; a worker that is started in here leaves it to this process."""
+    """Ctrl-C goes to every process of a terminal; a worker that is started in here leaves it to this process.
+
+    The worker inherits the mask. Here another thread may take the signal, and Python would raise in the middle of what
+    the worker is told: one that comes meanwhile is raised afterwards.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if callable(handler):
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _serve(pipe: Connection, make_worker: MakeWorker, num_threads: int) -> None:
