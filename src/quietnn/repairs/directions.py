@@ -41,8 +41,8 @@ def denoise_directions(
 ) -> Repaired:
     """MMSE of each linear layer along the directions of its inputs; what else there is as by `denoise_branches`.
 
-    For transformers, language models first of all. Two passes' worth of work: one run over the inputs, and an
-    eigendecomposition a layer. No labels, no gradients.
+    For transformers, language models first of all: one run over the inputs and an eigendecomposition a layer. No
+    labels, no gradients.
 
     Args:
         what: the network as received.
