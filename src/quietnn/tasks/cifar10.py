@@ -187,7 +187,7 @@ def read_pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
             if isinstance(argument, str | bytes):
                 text = argument.encode("latin-1") if isinstance(argument, str) else argument
                 in_labels, pixels = text == b"labels", max(pixels, text, key=len)
-            elif in_labels and opcode.name == "BININT1":
+            elif in_labels and isinstance(argument, int) and opcode.name == "BININT1":
                 labels.append(argument)
         return np.frombuffer(labels, np.uint8), np.frombuffer(pixels, np.uint8).reshape(-1, _NUM_PIXELS)
     except ValueError as error:
