@@ -21,7 +21,7 @@ from quietnn.reports.analysis import (
     task_tables,
     training_analyses,
 )
-from quietnn.reports.figures import Figure, Style, images
+from quietnn.reports.figures import Figure, images
 from quietnn.reports.gains import crossing
 from quietnn.reports.page.document import render_report
 from quietnn.reports.runs import Run
@@ -33,7 +33,7 @@ FORMATS = ("pdf", "svg", "png")
 
 
 def write_analysis(
-    analysis: Analysis, out: Path, *, date: str = "", command: str = "", style: Style = "screen"
+    analysis: Analysis, out: Path, *, date: str = "", command: str = "", style: str = "screen"
 ) -> tuple[Path, ...]:
     """Write everything a reader wants into a folder, and return the paths.
 
@@ -58,7 +58,7 @@ def write_analysis(
     return tuple(out / name for name in files)
 
 
-def write_federated_report(folder: Path, *, level: float | None = None, style: Style = "screen") -> list[str]:
+def write_federated_report(folder: Path, *, level: float | None = None, style: str = "screen") -> list[str]:
     """Write `summary.md`, tables and figures beside the records, and return what they say in sentences.
 
     A folder without records of noisy training gets nothing and says nothing.
@@ -81,9 +81,7 @@ def write_federated_report(folder: Path, *, level: float | None = None, style: S
     return said
 
 
-def publication_figures(
-    runs: Sequence[Run], *, style: Style = "paper", level: float | None = None
-) -> dict[str, Figure]:
+def publication_figures(runs: Sequence[Run], *, style: str = "paper", level: float | None = None) -> dict[str, Figure]:
     """Every figure that the records of some runs allow, by the name of its file; there must be one."""
     found: dict[str, Figure] = {}
     analysis = analyse_runs(runs, level=level)
@@ -118,7 +116,7 @@ def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[st
     return tuple(out / name for name in files)
 
 
-def task_figures(task: TaskAnalysis, *, style: Style = "screen") -> dict[str, Figure]:
+def task_figures(task: TaskAnalysis, *, style: str = "screen") -> dict[str, Figure]:
     """`accuracy` or its like, `surface` if a search kept its trials, `layers` if layers were tuned.
 
     The last two are taken at the WNR where ML falls below the level: there the temperatures matter most.
