@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.files import write_together
-from quietnn.methods import CLEAN, is_oracle
+from quietnn.methods import CLEAN
 from quietnn.records import RECORDS, Record, read
 from quietnn.records.schema import THEORY
 from quietnn.reports.accuracy_figures import accuracy_figure, deployment_figure, rounds_figure
@@ -16,7 +15,7 @@ from quietnn.reports.analysis import (
     Analysis,
     TaskAnalysis,
     analyse_runs,
-    federated_sentences,
+    diverged_sentences,
     sentences,
     task_tables,
     training_analyses,
@@ -67,13 +66,13 @@ def write_federated_report(folder: Path, *, level: float | None = None, style: s
     if not tasks:
         return []
     task = tasks[0]  # a run has one
-    said = federated_sentences(task)
+    said = [*sentences(task), *diverged_sentences(task.records)]
     tables = {name: table for name, table in task_tables(task).items() if name != "cost"}
     shown = map(to_markdown, [*tables.values(), *_fixed(task.records), _cost(task.records)])
     summary = ["# Noisy training", "\n".join(f"- {line}" for line in said), *shown]
     files = {"summary.md": ("\n\n".join(summary) + "\n").encode()}
     files |= {f"{name}.csv": to_csv(table).encode() for name, table in tables.items()}
-    files |= images("accuracy", accuracy_figure([_with_least_loss(task)], style=style))
+    files |= images("accuracy", accuracy_figure([task], style=style))
     files |= images("rounds", rounds_figure(task.records))
     if any(record.get("deployed_wnr_db") for record in task.records):
         files |= images("deployed", deployment_figure(task.records))
@@ -174,16 +173,6 @@ def _summary(analysis: Analysis, tables: list[dict[str, Table]], facts: dict[str
         parts += [to_markdown(table) for table in found.values()]
     table = Table("What ran", ("", "value"), tuple(facts.items()))
     return "\n\n".join(["# Noisy inference", *parts, to_markdown(table)]) + "\n"
-
-
-def _with_least_loss(task: TaskAnalysis) -> TaskAnalysis:
-    """Where no scheme gains, the one that loses least is marked."""
-    gains = [
-        (gain.gain_db, place)
-        for place, (curve, gain) in enumerate(zip(task.curves, task.gains, strict=True))
-        if gain is not None and gain.gain_db is not None and not is_oracle(curve.method)
-    ]
-    return replace(task, best=max(gains)[1]) if gains else task
 
 
 def _fixed(records: Sequence[Record]) -> list[Table]:
