@@ -1,10 +1,8 @@
 """How far a command is: a bar on the error stream, or lines where that is a log."""
 
 import json
-import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from quietnn.cli.entry import signal_again
 from quietnn.records import Record
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _TITLE = TextColumn("{task.description}")
 _LATEST = TextColumn("{task.fields[latest]}")
-_AGAIN = 0.05
 _SIGNALLED = 128
 """What shells expect of a command that a signal ended: this and the signal's number."""
 _LOG_STEPS, _PRINT_STEPS = 25, 100
@@ -163,12 +161,10 @@ def _stopping_cleanly() -> Iterator[None]:
 
     def unraisable(ignored: Any) -> None:
         """An exit that fell into a callback, where Python can only print it, comes again a moment later."""
-        if not issubclass(ignored.exc_type, SystemExit):
+        if issubclass(ignored.exc_type, SystemExit):
+            signal_again(ignored.exc_value.code - _SIGNALLED)
+        else:
             usual(ignored)
-            return
-        again = threading.Timer(_AGAIN, os.kill, (os.getpid(), ignored.exc_value.code - _SIGNALLED))
-        again.daemon = True
-        again.start()
 
     for number in ours:
         signal.signal(number, _stop)

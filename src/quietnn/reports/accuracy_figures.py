@@ -10,7 +10,7 @@ from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.analysis import TaskAnalysis
 from quietnn.reports.curves import Curve, FloatArray
-from quietnn.reports.figures import Figure, Style, decibels, drawing, looks, mathtext, new_figure, settle, sized
+from quietnn.reports.figures import Figure, decibels, drawing, looks, mathtext, new_figure, settle, sized
 from quietnn.reports.gains import crossing
 from quietnn.reports.quantities import Quantity
 from quietnn.reports.titles import level_ticks, over_channels, wnr_axis
@@ -24,7 +24,7 @@ _DEPLOYED = (("ml", "--"), ("planned", "-"))
 """The schemes whose networks are followed over the link, and how they are drawn."""
 
 
-def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: Style = "screen") -> Figure:
+def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: str = "screen") -> Figure:
     """The accuracy curves of one or more tasks, a panel for each, two panels to a row.
 
     Bands are plus and minus one standard deviation over noise draws; the largest gain is an arrow.
@@ -129,7 +129,7 @@ def _draw_gain(axes: Any, task: TaskAnalysis) -> None:
     )
 
 
-def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+def rounds_figure(records: Sequence[Record], *, style: str = "screen") -> Figure:
     """Test accuracy against round, a panel for each WNR, mean over the seeds; without noise in grey."""
     wnrs = sorted({record["wnr_db"] for record in records if np.isfinite(record["wnr_db"])})
     clean = [record for record in records if record["method"] == CLEAN]

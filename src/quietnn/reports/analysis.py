@@ -14,7 +14,6 @@ from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db
 from quietnn.reports.quantities import ACCURACY, Quantity, percent, quantity_of, with_accuracy
 from quietnn.reports.runs import Run, inference_records, with_distinct_names
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
-from quietnn.reports.titles import counted
 
 CHANCE = 0.1
 """The accuracy that a run of training counts with in a curve when it diverged: ten classes, guessed."""
@@ -104,24 +103,6 @@ def sentences(task: TaskAnalysis) -> list[str]:
     if not any(curve.method == REFERENCE for curve in task.curves):
         found.append("No ML curve was measured, so there is nothing to measure gains against.")
     return found
-
-
-def federated_sentences(task: TaskAnalysis) -> list[str]:
-    """What was found, in words: the accuracy without noise, what each scheme holds, and every run that diverged."""
-    found = [] if task.clean is None else [f"Without noise: {100 * task.clean[0]:.1f} %."]
-    for curve, gain in zip(task.curves, task.gains, strict=True):
-        at = crossing(curve, task.level)
-        if at.wnr_db is None:
-            found.append(f"{curve.label} {at.reason}.")
-            continue
-        gained = ""
-        if gain is not None and gain.gain_db is not None:
-            interval = "" if gain.low is None else f", {percent(CONFIDENCE)} interval {interval_text(gain)}"
-            note = f"; {gain.note}" if gain.note else ""
-            seeds = counted(gain.num_draws, "seed")
-            gained = f", a gain over ML of {gain.gain_db:+.1f} dB ({seeds}{interval}{note})"
-        found.append(f"{curve.label} holds {percent(task.level)} down to {at.wnr_db:.1f} dB{gained}.")
-    return [*found, *diverged_sentences(task.records)]
 
 
 def diverged_sentences(records: Sequence[Record]) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from quietnn.errors import InvalidConfig
-from quietnn.theory.family import require_count, require_finite, require_variances
+from quietnn.theory.family import check_variance, lambda_prime_of, require_count, require_finite
 from quietnn.theory.shallow_exact import shallow_error, shallow_optimal_theta
 
 Form = Literal["exact", "leading", "printed", "printed_without_stray"]
@@ -41,7 +41,8 @@ class ShallowNetwork:
     input_limit: float
 
     def __post_init__(self) -> None:
-        require_variances(weight_variance=self.weight_variance, noise_variance=self.noise_variance)
+        require_finite("weight_variance", self.weight_variance, above=0.0)
+        check_variance(self.noise_variance, "noise_variance")
         require_count("num_hidden", self.num_hidden)
         require_finite("input_limit", self.input_limit, above=0.0)
 
@@ -92,21 +93,9 @@ class ShallowNetwork:
         return math.sqrt(self.weight_variance / (self.weight_variance + 2 * self.noise_variance))
 
     def optimal_lambda_prime(self, form: Form = "exact") -> float:
-        """`lambda'* = 1 + (sw / sz) (1 - 1 / theta*)`; zero at leading order.
-
-        As printed it is `sz / (S + sqrt(S^2 - sz^2))`, which stays finite without noise.
-        """
-        _require_form(form)
-        sz, s = self.noise_variance, self.received_variance
-        if form == "leading":
-            return 0.0
-        if form != "exact":
-            return sz / (s + math.sqrt(s * s - sz * sz))
-        if sz == 0:
-            raise InvalidConfig(
-                "noise_variance is 0, where every lambda' gives theta = 1; give a noise_variance above 0"
-            )
-        return 1 + self.weight_variance / sz * (1 - 1 / self.optimal_theta())
+        """`1 + (sw / sz) (1 - 1 / theta*)`: zero at leading order, `sz / (S + sqrt(S^2 - sz^2))` as printed."""
+        variances = {"weight_variance": self.weight_variance, "noise_variance": self.noise_variance}
+        return lambda_prime_of(self.optimal_theta(form), **variances)
 
     def ml_error(self, form: Form = "exact") -> float:
         """`D_ML`: `2 N c^2 sw sz / 3` as printed, `N c^2 (S^2 - sw^2) / 3` at leading order."""
@@ -121,14 +110,8 @@ class ShallowNetwork:
 
     def gain(self, form: Form = "exact") -> float:
         """`(D_ML - D_pb) / D_ML`: eq. 32's `2 sz / (sw + 2 sz)` as printed, `1 - sw^2 / S^2` at leading order."""
-        _require_form(form)
-        sw, sz = self.weight_variance, self.noise_variance
-        if form == "leading":
-            return 1 - (sw / self.received_variance) ** 2
-        if form != "exact":
-            return 2 * sz / (sw + 2 * sz)
-        ml_error = self.ml_error()
-        return (ml_error - self.optimal_error()) / ml_error if sz > 0 else 0.0
+        ml_error = self.ml_error(form)
+        return (ml_error - self.optimal_error(form)) / ml_error if self.noise_variance > 0 else 0.0
 
 
 def _require_form(form: str) -> None:

@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def folder(make_records: Make, write_run: Write, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def live(folder: Path) -> Iterator[LiveServer]:
-    with LiveServer(Watch([folder]), interval=0.05).running() as server:
+    with LiveServer(Watch([folder])).running() as server:
         yield server
 
 
@@ -78,7 +79,7 @@ def test_no_path_leads_to_a_file(live: LiveServer, path: str) -> None:
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil:{port}"]
 )
 def test_foreign_hosts_are_refused(live: LiveServer, host: str) -> None:
-    for path in ("/", "/data", "/events"):
+    for path in ("/", "/data", "/progress"):
         status, body = ask(live, path, host=host.format(port=live.port))
         assert status == 403
         assert b"digits" not in body
@@ -90,7 +91,7 @@ def test_it_can_only_be_read(live: LiveServer, method: str) -> None:
 
 
 def test_it_listens_on_loopback_alone(live: LiveServer) -> None:
-    assert live._server.server_address[0] == "127.0.0.1"
+    assert live.server_address[0] == "127.0.0.1"
     assert live.address == f"http://127.0.0.1:{live.port}/"
 
 
@@ -104,39 +105,32 @@ def test_nothing_is_kept_or_guessed_by_the_browser(live: LiveServer) -> None:
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
-def test_news_of_a_record_arrive_as_events(live: LiveServer, folder: Path, make_records: Make) -> None:
-    connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
-    connection.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
-    with connection, connection.makefile("r", encoding="utf-8", newline="\n") as lines:
-        first = _next_progress(lines)
-        extra = make_records(num_draws=2, methods=("ml",), with_trials=False)[-1:]
-        store.append(folder / "records.jsonl", extra)
-        later = _next_progress(lines)
-    assert later["done"] == first["done"] + 1
+def test_progress_tells_of_a_new_record(live: LiveServer, folder: Path, make_records: Make) -> None:
+    first = progress(live)
+    assert progress(live) == first
+    extra = make_records(num_draws=2, methods=("ml",), with_trials=False)[-1:]
+    store.append(folder / "records.jsonl", extra)
+    later = progress(live)
+    assert (later["done"], later["version"]) == (first["done"] + 1, first["version"] + 1)
 
 
 def test_broken_records_are_said_and_the_page_stays(live: LiveServer, folder: Path) -> None:
     with (folder / "records.jsonl").open("a") as file:
         file.write("not a record\n")
-    with live.changed:
-        assert live.changed.wait_for(lambda: live.trouble != "", timeout=20)
-    assert "is not a record" in json.loads(live.progress())["note"]
+    assert "is not a record" in progress(live)["note"]
     assert ask(live)[0] == 200
 
 
+def progress(live: LiveServer) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress(ask(live, "/progress")[1]))
+    return found
+
+
 def test_the_server_ends_with_its_block(folder: Path) -> None:
-    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+    with LiveServer(Watch([folder])).running() as live:
         port = live.port
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
-
-
-def _next_progress(lines: object) -> dict[str, int]:
-    for line in lines:  # type: ignore[attr-defined]
-        if line.startswith("data: {"):
-            found: dict[str, int] = json.loads(line[6:])
-            return found
-    raise AssertionError("the stream ended")
 
 
 def raw(live: LiveServer) -> socket.socket:
@@ -145,7 +139,7 @@ def raw(live: LiveServer) -> socket.socket:
 
 def test_one_connection_too_many_is_closed_and_places_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quietnn.reports.page.server.MOST_CONNECTIONS", 3)
-    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+    with LiveServer(Watch([folder])).running() as live:
         silent = [raw(live) for _ in range(3)]
         wait_until(lambda: refused(live))
         for connection in silent:
@@ -169,14 +163,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_connection_that_says_nothing_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietnn.reports.page.server.IDLE_SECONDS", 0.2)
-    with LiveServer(Watch([folder]), interval=0.05).running() as live, raw(live) as connection:
+    monkeypatch.setattr("quietnn.reports.page.server._Handler.timeout", 0.2)
+    with LiveServer(Watch([folder])).running() as live, raw(live) as connection:
         connection.sendall(b"GET / HT")
         assert connection.recv(1) == b""
 
 
 def test_a_browser_that_hangs_up_leaves_no_traceback(live: LiveServer, capfd: pytest.CaptureFixture[str]) -> None:
-    for path in ("/", "/data", "/events") * 3:
+    for path in ("/", "/data", "/progress") * 3:
         connection = raw(live)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
@@ -188,7 +182,7 @@ def test_a_browser_that_hangs_up_leaves_no_traceback(live: LiveServer, capfd: py
 def test_one_bad_record_does_not_freeze_the_page(live: LiveServer, folder: Path) -> None:
     with (folder / "records.jsonl").open("a") as file:
         file.write('{"method": "ml", "wnr_db": [3], "draw": 0, "accuracy": 0.5}\n')
-    wait_until(lambda: "wnr_db is [3]" in json.loads(live.progress())["note"])
+    assert "wnr_db is [3]" in progress(live)["note"]
     store.append(folder / "records.jsonl", [{"method": "ml", "wnr_db": 1.0, "draw": 0, "accuracy": 0.5}])
-    wait_until(lambda: any(record["wnr_db"] == 1.0 for record in live.watch.runs[0].records))
-    assert "line" in json.loads(live.progress())["note"]
+    assert "line" in progress(live)["note"]
+    assert any(record["wnr_db"] == 1.0 for record in live.watch.runs[0].records)
