@@ -27,7 +27,7 @@ class PosteriorSettings:
     """How the maximum is sought.
 
     Attributes:
-        num_steps: gradients taken on all examples.
+        num_steps: gradients taken on all examples, or on mini-batches of them (`Scratch.mini_batches`).
         num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
@@ -151,9 +151,10 @@ def maximise(
     whitened = Whitened({name: wide(tensor) for name, tensor in whitened.centre.items()}, whitened.spread)
     names = list(whitened.centre)
     point = {name: torch.zeros_like(whitened.centre[name]) for name in names}
+    batches = scratch.mini_batches(positions, generator)
 
     def gradient() -> tuple[float, Sequence[Tensor]]:
-        loss, gradients = scratch.gradient(whitened.weights(point), positions, generator)
+        loss, gradients = scratch.gradient(whitened.weights(point), next(batches), generator)
         return loss, [
             wide(gradients[name]).mul_(num_examples * whitened.spread[name]).add_(point[name], alpha=settings.prior)
             for name in names
