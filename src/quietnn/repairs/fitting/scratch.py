@@ -16,7 +16,8 @@ from quietnn.observation import Observation
 from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
-from quietnn.watching.makers import eagerly
+from quietnn.watching.batch_moments import wide
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.weights import Weights
 
 _STEPS_PER_EPOCH = 16
@@ -88,7 +89,7 @@ class Scratch:
                 yield positions
                 continue
             order = positions[torch.randperm(len(positions), generator=generator)]
-            yield from order[: len(order) // size * size].split(size)
+            yield from torch.split(order[: len(order) // size * size], size)
 
     @torch.inference_mode(False)
     def gradient(
@@ -124,10 +125,10 @@ class Scratch:
     def judge_parts(self, network: nn.Module, parts: Sequence[Tensor]) -> Tensor:
         """The mean loss of another network on each of several parts: how much they differ tells the error.
 
-        It is that of a copy, for a call may leave traces in buffers.
+        It is left as it was, traces in buffers included.
         """
-        copied = copy.deepcopy(network).eval()
-        return torch.tensor([self._judge(copied, part) for part in parts], dtype=torch.float64)
+        with undisturbed(network):
+            return torch.tensor([self._judge(network, part) for part in parts], dtype=torch.float64)
 
     @torch.inference_mode(False)
     def anchor(self, start: nn.Module) -> None:
@@ -170,10 +171,19 @@ class Scratch:
         with eagerly(self._network):
             return self._loss(self._network, torch.arange(min(2, self.num_examples)), None)
 
+    def moving(self, weights: Weights) -> dict[str, Tensor]:
+        """The noisy weights at some place, to be moved: those of this network itself, but for 16 bits.
+
+        A step is less than 16 bits can hold.
+        """
+        self._write(weights)
+        return {name: wide(parameter.detach()) for name, parameter in self._noisy.items()}
+
     @torch.no_grad()
     def _write(self, weights: Weights) -> None:
         for name, parameter in self._noisy.items():
-            parameter.copy_(weights[name])
+            if weights[name].data_ptr() != parameter.data_ptr():
+                parameter.copy_(weights[name])
 
 
 def _examples_per_step(evidence: Evidence) -> int:
