@@ -100,11 +100,7 @@ class Observation(Generic[Received, Noise]):
 
     @property
     def model(self) -> nn.Module:
-        """What was received, where it is a network.
-
-        Raises:
-            QuietnnError: if it is a state dict or a tensor, which no inputs can be run through.
-        """
+        """What was received, where it is a network; no inputs can be run through a state dict or a tensor."""
         if not isinstance(self.received, nn.Module):
             raise QuietnnError(
                 f"this repair runs the network, and what arrived is a {type(self.received).__name__}; "
@@ -120,11 +116,7 @@ class Observation(Generic[Received, Noise]):
 
     @property
     def known_noise(self) -> NoiseVariance:
-        """The noise variance, where it is known.
-
-        Raises:
-            InvalidConfig: if it is not.
-        """
+        """The noise variance; refused where it is not known."""
         if self.noise_variance is None:
             raise InvalidConfig(
                 "the noise power is unknown; give it: repair(model, noise_variance=1e-4) or repair(model, wnr_db=6). "
@@ -133,11 +125,7 @@ class Observation(Generic[Received, Noise]):
         return cast(NoiseVariance, self.noise_variance)
 
     def at_unit_gain(self) -> "Observation[Received, Noise]":
-        """The same observation with gain and offset undone: `(r - offset) / gain = w + z`.
-
-        Raises:
-            InvalidConfig: if a noisy tensor is one whose gain or offset the channel does not tell.
-        """
+        """The same observation with gain and offset undone: `(r - offset) / gain = w + z`."""
         if (self.gain, self.offset) == (1.0, 0.0):
             return self
         return self.remember("at unit gain", self._at_unit_gain)
