@@ -81,6 +81,12 @@ def mean_noise(noise: Mapping[str, TensorNoise], weights: Weights, names: Iterab
     return total / sum(weights[name].numel() for name in names)
 
 
+def mean_variance(noise_variance: NoiseVariance, weights: Weights) -> float:
+    """The same, whatever form the noise has; one number as it is."""
+    noise = noise_by_tensor(noise_variance, weights)
+    return one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
+
+
 def noise_by_group(noise_variance: NoiseVariance, weights: Weights, groups: Partition) -> NoiseVariance:
     """The same noise evened out within each group: every tensor has the mean of its group's weights.
 

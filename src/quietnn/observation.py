@@ -14,7 +14,7 @@ from typing_extensions import TypeVar as TypeVarWithDefault
 
 from quietnn.errors import InvalidConfig, QuietnnError, check_is
 from quietnn.moments import WeightStatistics
-from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance, scaled
+from quietnn.noise import NoiseVariance, mean_variance, one_variance, scaled
 from quietnn.targets import noisy_weights, with_weights
 from quietnn.units import db_to_ratio
 from quietnn.weights import NORMALISATION_TYPES, Weights, check_module, check_normalisation, check_weights
@@ -29,10 +29,7 @@ _MOST_REMEMBERED = 12
 _VERSIONS = "versions"
 
 Gain = float | Mapping[str, float]
-"""By how much a channel multiplies the weights: one number, or by tensor name."""
-
-Offset = float | Mapping[str, float]
-"""What a channel adds to all weights alike: one number, or by tensor name."""
+"""By how much a channel multiplies the weights, or what it adds to all alike: one number, or by tensor name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class Observation(Generic[Received, Noise]):
     received: Received
     noise_variance: Noise
     gain: Gain = field(default=1.0, repr=False)
-    offset: Offset = field(default=0.0, repr=False)
+    offset: Gain = field(default=0.0, repr=False)
     rounded: bool | None = field(default=None, repr=False)
     noisy: tuple[str, ...] | None = field(default=None, repr=False)
     normalisation: tuple[type[nn.Module], ...] = field(default=NORMALISATION_TYPES, repr=False)
@@ -111,8 +108,7 @@ class Observation(Generic[Received, Noise]):
     @property
     def mean_noise_variance(self) -> float:
         """The noise variance of an average weight."""
-        noise = noise_by_tensor(self.known_noise, self.weights)
-        return one_variance(self.known_noise) if noise is None else mean_noise(noise, self.weights)
+        return mean_variance(self.known_noise, self.weights)
 
     @property
     def known_noise(self) -> NoiseVariance:
@@ -219,11 +215,7 @@ def observe(
 
 
 def noise_at(weights: Weights, wnr_db: float) -> float:
-    """`sigma_z^2` of received weights whose WNR is known: `Var(r) = (1 + eta) sigma_z^2`.
-
-    >>> noise_at({"w": torch.tensor([3.0, -3.0])}, wnr_db=0.0)
-    4.5
-    """
+    """`sigma_z^2` of received weights whose WNR is known: `Var(r) = (1 + eta) sigma_z^2`."""
     check_weights(weights)
     return WeightStatistics.from_clean(weights.values()).variance / (1.0 + db_to_ratio(wnr_db))
 
@@ -247,7 +239,7 @@ def misjudged(observation: Observation[Received, Any], factor: float) -> Observa
     return observation.with_noise(scaled(observation.known_noise, factor))
 
 
-def of_tensor(value: Gain | Offset, name: str) -> float:
+def of_tensor(value: Gain, name: str) -> float:
     """The gain or offset of one tensor.
 
     >>> of_tensor(2.0, "w"), of_tensor({"w": 3.0}, "w")
