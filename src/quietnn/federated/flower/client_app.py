@@ -44,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
             model,
             to_state(message.content.array_records["arrays"]),
             devices[number],
-            settings.training(),
+            settings,
             device=number,
             round_number=server_round - 1,
             seed=settings.seed,
