@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -49,10 +50,7 @@ def gaussianity(
             "layer": layer,
             "num_weights": values.numel(),
             "wnr_db": ratio_to_db(float(values.var(correction=0)) / noise_variance),
-            "excess_kurtosis": cost.excess_kurtosis,
-            "distance": cost.distance,
-            "linear_error": cost.linear_error,
-            "best_error": cost.best_error,
+            **asdict(cost),
             "cost_db": cost.cost_db,
             "noise_variance": noise_variance,
             "version": quietnn.__version__,

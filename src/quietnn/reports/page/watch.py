@@ -1,7 +1,7 @@
 """Look at run folders again and again: what they hold now, how far they are, how long they still need."""
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ class Watch:
     runs: tuple[Run, ...] = ()
     payload: dict[str, Any] = field(default_factory=dict)
     _stamp: list[tuple[int, int]] | None = None
-    _first: tuple[float, Counter[str]] | None = None
+    _first: tuple[float, float] | None = None
     _latest: float = 0.0
 
     def look(self) -> bool:
@@ -49,7 +49,7 @@ class Watch:
         self.payload = payload | {"command": self.command}
         self.runs, self._stamp, self._latest = runs, stamp, self.clock()
         if self._first is None:
-            self._first = self._latest, _counts(runs)
+            self._first = self._latest, _work(runs)
         return True
 
     @property
@@ -74,19 +74,17 @@ class Watch:
         found["total"] = done + len(missing)
         if not missing:
             return found | {"note": ""}
-        return found | {"left": self._time_left(Counter(method for _, _, method in missing))}
+        return found | {"left": self._time_left([method for _, _, method in missing])}
 
-    def _time_left(self, missing: Counter[str]) -> str:
+    def _time_left(self, missing: Sequence[str]) -> str:
         """Work left over the pace of work seen, where a method weighs what its records took in seconds."""
         if self._first is None:
             return ""
-        cost = _cost(self.runs)
         began, before = self._first
-        work = sum(cost(method) * count for method, count in (_counts(self.runs) - before).items())
-        elapsed = self._latest - began
+        work, elapsed = _work(self.runs) - before, self._latest - began
         if work <= 0 or elapsed <= 0:
             return "time left is known after the next record"
-        return f"about {duration(sum(cost(name) * count for name, count in missing.items()) * elapsed / work)} left"
+        return f"about {duration(sum(map(_cost(self.runs), missing)) * elapsed / work)} left"
 
     def _silence(self) -> str:
         """How long nothing came, once that is longer than a minute."""
@@ -125,8 +123,9 @@ def _read(folder: Path) -> Run:
         return Run(folder.resolve().name, folder, {}, ())
 
 
-def _counts(runs: Sequence[Run]) -> Counter[str]:
-    return Counter(str(record.get("method", "")) for run in runs for record in run.records)
+def _work(runs: Sequence[Run]) -> float:
+    """The seconds that all records took."""
+    return sum(float(record.get("seconds") or 0) for run in runs for record in run.records)
 
 
 def _cost(runs: Sequence[Run]) -> Callable[[str], float]:
