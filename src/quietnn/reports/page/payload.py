@@ -13,7 +13,7 @@ from quietnn.reports.page.tasks import task_payload, training_payload
 from quietnn.reports.quantities import with_accuracy
 from quietnn.reports.runs import Run, inference_records, missing_sentence, with_distinct_names
 from quietnn.reports.tables import Table
-from quietnn.reports.titles import counted, listed, over_channels, span_db, task_title
+from quietnn.reports.titles import counted, duration, listed, over_channels, span_db, task_title
 
 FORMAT = 1
 _MOST_DAMAGES = 5
@@ -163,6 +163,7 @@ def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool
 
 
 def _run(run: Run) -> dict[str, Any]:
+    seconds = sum(float(record.get("seconds") or 0) for record in run.records)
     facts = {
         "records": f"{len(run.records):,}",
         "task": _all_of(run, "task"),
@@ -170,7 +171,7 @@ def _run(run: Run) -> dict[str, Any]:
         "seeds": _all_of(run, "seed"),
         "tuning examples": _all_of(run, "num_tuning_examples"),
         "test examples": _all_of(run, "num_test_examples"),
-        "computing time": _duration(sum(float(record.get("seconds") or 0) for record in run.records)),
+        "computing time": duration(seconds) if seconds else "",
         "quietnn": _all_of(run, "version"),
         "configuration": _all_of(run, "config"),
     }
@@ -184,14 +185,3 @@ def _all_of(run: Run, field: str) -> str:
     if len(ordered) > 12 and all(isinstance(value, int) for value in ordered):
         return f"{len(ordered):,} from {ordered[0]} to {ordered[-1]}"
     return ", ".join(str(value) for value in ordered)
-
-
-def _duration(seconds: float) -> str:
-    """Seconds in the two units a reader wants: `1 min 15 s`, `2 h 1 min`; empty if there are none."""
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes_left = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes_left} min"
-    if minutes:
-        return f"{minutes} min {left} s"
-    return f"{seconds:.1f} s" if seconds > 0 else ""

@@ -13,6 +13,7 @@ from quietnn.records import CONFIG, RECORDS
 from quietnn.reports.analysis import analyse_runs
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import Run, measured_cells, planned_cells, read_run
+from quietnn.reports.titles import duration
 
 NUM_RESAMPLES = 1_000
 """Bootstrap resamples while a run goes on: enough for an eye, cheap enough to repeat."""
@@ -90,17 +91,6 @@ class Watch:
         """How long nothing came, once that is longer than a minute."""
         quiet = self.clock() - self._latest
         return f"last record {duration(quiet)} ago" if quiet > 60 else ""
-
-
-def duration(seconds: float) -> str:
-    """A time in the one unit that matters.
-
-    >>> duration(42.0), duration(600.0), duration(9000.0)
-    ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _stamp(folders: Sequence[Path]) -> list[tuple[int, int]]:
