@@ -88,7 +88,7 @@ def _measure(federation: Federation, model: torch.nn.Module, repeats: int) -> tu
                     device=device,
                     round_number=number,
                     seed=seed,
-                ).update
+                )[0]
                 for device in active
             }
             back = time.process_time()

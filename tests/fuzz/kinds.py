@@ -33,7 +33,7 @@ from quietnn.reports.figures import render
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import missing_sentence, read_run
 from quietnn.reports.write import publication_figures
-from quietnn.tasks.plain_pickle import read_plain_pickle
+from quietnn.tasks.cifar10 import read_pickled
 from quietnn.tasks.weights_file import load_weights
 
 ONE = Streaming(num_threads=1, chunk=1)
@@ -225,7 +225,7 @@ def use_temperatures(path: Path) -> None:
 def plain_pickles() -> list[bytes]:
     import numpy as np
 
-    batch = {"labels": [3, 8], "data": np.arange(12, dtype=np.uint8).reshape(2, 6), "names": ["a", "b"]}
+    batch = {"labels": [3, 8], "data": np.zeros((2, 3072), dtype=np.uint8), "names": ["a", "b"]}
     return [pickle.dumps(batch, protocol=protocol) for protocol in (0, 2, 4)][1:]
 
 
@@ -445,7 +445,7 @@ KINDS = (
         beside=lambda: {"in.safetensors": save(tensors())},
         is_json=True,
     ),
-    Kind("pickle", "batch", plain_pickles, lambda path: read_plain_pickle(path.read_bytes()), share=2.0),
+    Kind("pickle", "batch", plain_pickles, lambda path: read_pickled(path.read_bytes()), share=2.0),
     Kind("records", "records.jsonl", all_records, use_records, is_json=True, share=0.4),
     Kind(
         "config",

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -57,13 +56,7 @@ class LocalTraining:
 
 @dataclass(frozen=True)
 class DeviceData:
-    """The examples of one device.
-
-    Attributes:
-        inputs: (num_examples, channels, height, width), as stored.
-        labels: class numbers.
-        prepare: turns stored inputs into what the network takes.
-    """
+    """The examples of one device, as stored; `prepare` turns inputs into what the network takes."""
 
     inputs: Tensor
     labels: Tensor
@@ -72,13 +65,6 @@ class DeviceData:
     def __len__(self) -> int:
         """How many examples the device has."""
         return len(self.labels)
-
-
-class LocalResult(NamedTuple):
-    """What a device reports: how every tensor of the state dict changed, and its mean loss on the way."""
-
-    update: dict[str, Tensor]
-    loss: float
 
 
 def train_device(
@@ -90,8 +76,8 @@ def train_device(
     device: int,
     round_number: int,
     seed: int,
-) -> LocalResult:
-    """Train from the broadcast `state` and return the update `w_m - w` of every tensor, buffers included.
+) -> tuple[dict[str, Tensor], float]:
+    """Train from the broadcast `state`: the update `w_m - w` of every tensor, buffers included, and the mean loss.
 
     Everything random follows from `(seed, device, round_number)`: the result does not depend on where or in which
     order the devices run. The weights of `model` are overwritten; rounds are counted from 0.
@@ -120,7 +106,7 @@ def train_device(
                 )
             losses.append(loss)
     trained = model.state_dict()
-    return LocalResult({name: trained[name] - tensor for name, tensor in state.items()}, sum(losses) / len(losses))
+    return {name: trained[name] - tensor for name, tensor in state.items()}, sum(losses) / len(losses)
 
 
 def _train_epoch(

@@ -36,11 +36,7 @@ def checksum(path: Path, algorithm: str) -> str:
 
 
 def download(url: str, target: Path, *, md5: str, timeout_seconds: float = 20.0) -> None:
-    """Write the file at `url` to `target`, or nothing at all.
-
-    Raises:
-        MissingData: if it cannot be reached, or what arrives has another checksum.
-    """
+    """Write the file at `url` to `target`, or nothing at all if it cannot be reached or has another checksum."""
     with replacing(target) as partial:
         try:
             with urllib.request.urlopen(url, timeout=timeout_seconds) as response, partial.open("wb") as file:

@@ -86,15 +86,9 @@ def train_classifier(
     prepare: Callable[[Tensor], Tensor],
     run: Run,
 ) -> dict[str, Tensor]:
-    """Train in place; return the state dict. Safe to kill: called again it resumes and ends the same.
+    """Train in place on uint8 images, which `prepare` turns into what the network expects; return the state dict.
 
-    Args:
-        model: a freshly initialised classifier.
-        images: (num_images, channels, height, width), uint8.
-        labels: class numbers, int64.
-        recipe: how to train.
-        prepare: turns uint8 images into the floats the network expects.
-        run: where its checkpoints are.
+    Safe to kill: called again it resumes and ends the same.
     """
     if len(images) < recipe.batch_size:
         raise InvalidConfig(f"a batch of {recipe.batch_size} needs more than {len(images)} images; lower --batch-size")

@@ -40,7 +40,7 @@ def train(message: Message, context: Context) -> Message:
     assert isinstance(server_round, int)
     model = task.fresh_model(settings.seed)
     try:
-        result = train_device(
+        _, loss = train_device(
             model,
             to_state(message.content.array_records["arrays"]),
             devices[number],
@@ -51,7 +51,7 @@ def train(message: Message, context: Context) -> Message:
         )
     except Diverged as error:
         return say_diverged(message, str(error))
-    metrics = MetricRecord({"loss": result.loss, "num-examples": len(devices[number])})
+    metrics = MetricRecord({"loss": loss, "num-examples": len(devices[number])})
     return Message(RecordDict({"arrays": to_arrays(model.state_dict()), "metrics": metrics}), reply_to=message)
 
 
