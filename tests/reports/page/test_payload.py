@@ -17,7 +17,7 @@ Make = Callable[..., list[Record]]
 
 
 def payload(*runs: Run, **options: int) -> dict[str, Any]:
-    found = page_payload(runs, analyse_runs(runs, num_resamples=50), **options)
+    found = page_payload(analyse_runs(runs, num_resamples=50), **options)
     json.dumps(found, allow_nan=False)
     return found
 

@@ -7,11 +7,11 @@ from typing import Any
 from quietnn.methods import CLEAN
 from quietnn.records import Record, other_versions
 from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, experiment_of
-from quietnn.reports.analysis import Analysis, training_analyses
+from quietnn.reports.analysis import Analysis
 from quietnn.reports.page.tables import results_payload, table_payload
 from quietnn.reports.page.tasks import task_payload, training_payload
 from quietnn.reports.quantities import with_accuracy
-from quietnn.reports.runs import Run, inference_records, missing_sentence, with_distinct_names
+from quietnn.reports.runs import Run, inference_records, missing_sentence
 from quietnn.reports.tables import Table
 from quietnn.reports.titles import counted, duration, listed, over_channels, span_db, task_title
 
@@ -28,30 +28,22 @@ _FORMS = {
 
 
 def page_payload(
-    runs: Sequence[Run],
-    analysis: Analysis,
-    *,
-    level: float | None = None,
-    num_resamples: int = 10_000,
-    most_trials: int = 200_000,
-    most_rows: int = 200_000,
-    unfinished: bool = False,
+    analysis: Analysis, *, most_trials: int = 200_000, most_rows: int = 200_000, unfinished: bool = False
 ) -> dict[str, Any]:
-    """Everything the page says about runs and the analysis of their noisy inference.
+    """Everything the page says about runs.
 
-    `level` and `num_resamples` are for the gains of noisy training. Kept are so many points of searched surfaces for
-    each task and so many rows for each experiment. Of `unfinished` runs it is no news what is missing.
+    Kept are so many points of searched surfaces for each task and so many rows for each experiment. Of `unfinished`
+    runs it is no news what is missing.
     """
-    runs = with_distinct_names(runs)
+    runs = analysis.runs
     records = [record for run in runs for record in run.records]
-    trained = training_analyses(records, level=level, num_resamples=num_resamples)
     return {
         "format": FORMAT,
         "title": page_title(runs),
         "lead": page_lead(records),
         "notices": _notices(runs, records, unfinished=unfinished),
         "tasks": [task_payload(task, most_trials=most_trials) for task in analysis.tasks],
-        "training": [training_payload(task) for task in trained],
+        "training": [training_payload(task) for task in analysis.trained],
         "theory": theory_payload(records),
         "results": results_payload(records, most_rows=most_rows),
         "runs": [_run(run) for run in runs],

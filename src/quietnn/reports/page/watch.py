@@ -44,10 +44,7 @@ class Watch:
             return False
         runs = tuple(_read(folder) for folder in self.folders)
         analysis = analyse_runs(runs, level=self.level, num_resamples=NUM_RESAMPLES)
-        payload = page_payload(
-            runs, analysis, level=self.level, num_resamples=NUM_RESAMPLES, most_trials=60_000, unfinished=True
-        )
-        self.payload = payload | {"command": self.command}
+        self.payload = page_payload(analysis, most_trials=60_000, unfinished=True) | {"command": self.command}
         self.runs, self._stamp, self._latest = runs, stamp, self.clock()
         if self._first is None:
             self._first = self._latest, _work(runs)
