@@ -35,7 +35,8 @@ def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: str = "screen") -> 
         figure = new_figure(*sized(style, wide=columns > 1, height=4.0 * rows))
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
-            _draw_task(axes, task, legend="best" if style == "paper" else task.quantity.corner)
+            free = "lower right" if task.quantity.better == "above" else "upper right"
+            _draw_task(axes, task, legend="best" if style == "paper" else free)
             if style == "paper" and len(tasks) == 1:
                 axes.set_title("")  # the caption says it
         return settle(figure)

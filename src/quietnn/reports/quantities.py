@@ -41,7 +41,6 @@ class Quantity:
         factor: from a number to what the axis shows.
         limits: of the axis; None for those of the data.
         log: whether the axis is logarithmic.
-        corner: that curves leave free for the legend.
     """
 
     name: str
@@ -59,7 +58,6 @@ class Quantity:
     factor: float = 1.0
     limits: tuple[float, float] | None = None
     log: bool = False
-    corner: str = "lower right"
 
     @property
     def worse(self) -> str:
@@ -185,7 +183,6 @@ PERPLEXITY = Quantity(
     axis="perplexity",
     better="below",
     log=True,
-    corner="upper right",
 )
 
 
@@ -212,7 +209,6 @@ def _score(sign: int) -> Quantity:
         level=level,
         axis="score" if sign > 0 else "score (lower is better)",
         better="above" if sign > 0 else "below",
-        corner="lower right" if sign > 0 else "upper right",
     )
 
 

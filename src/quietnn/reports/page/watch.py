@@ -1,7 +1,7 @@
 """Look at run folders again and again: what they hold now, how far they are, how long they still need."""
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from quietnn.records import CONFIG, RECORDS
 from quietnn.reports.analysis import analyse_runs
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import Run, measured_cells, planned_cells, read_run
+from quietnn.reports.titles import duration
 
 NUM_RESAMPLES = 1_000
 """Bootstrap resamples while a run goes on: enough for an eye, cheap enough to repeat."""
@@ -33,7 +34,7 @@ class Watch:
     runs: tuple[Run, ...] = ()
     payload: dict[str, Any] = field(default_factory=dict)
     _stamp: list[tuple[int, int]] | None = None
-    _first: tuple[float, Counter[str]] | None = None
+    _first: tuple[float, float] | None = None
     _latest: float = 0.0
 
     def look(self) -> bool:
@@ -43,13 +44,10 @@ class Watch:
             return False
         runs = tuple(_read(folder) for folder in self.folders)
         analysis = analyse_runs(runs, level=self.level, num_resamples=NUM_RESAMPLES)
-        payload = page_payload(
-            runs, analysis, level=self.level, num_resamples=NUM_RESAMPLES, most_trials=60_000, unfinished=True
-        )
-        self.payload = payload | {"command": self.command}
+        self.payload = page_payload(analysis, most_trials=60_000, unfinished=True) | {"command": self.command}
         self.runs, self._stamp, self._latest = runs, stamp, self.clock()
         if self._first is None:
-            self._first = self._latest, _counts(runs)
+            self._first = self._latest, _work(runs)
         return True
 
     @property
@@ -74,35 +72,22 @@ class Watch:
         found["total"] = done + len(missing)
         if not missing:
             return found | {"note": ""}
-        return found | {"left": self._time_left(Counter(method for _, _, method in missing))}
+        return found | {"left": self._time_left([method for _, _, method in missing])}
 
-    def _time_left(self, missing: Counter[str]) -> str:
+    def _time_left(self, missing: Sequence[str]) -> str:
         """Work left over the pace of work seen, where a method weighs what its records took in seconds."""
         if self._first is None:
             return ""
-        cost = _cost(self.runs)
         began, before = self._first
-        work = sum(cost(method) * count for method, count in (_counts(self.runs) - before).items())
-        elapsed = self._latest - began
+        work, elapsed = _work(self.runs) - before, self._latest - began
         if work <= 0 or elapsed <= 0:
             return "time left is known after the next record"
-        return f"about {duration(sum(cost(name) * count for name, count in missing.items()) * elapsed / work)} left"
+        return f"about {duration(sum(map(_cost(self.runs), missing)) * elapsed / work)} left"
 
     def _silence(self) -> str:
         """How long nothing came, once that is longer than a minute."""
         quiet = self.clock() - self._latest
         return f"last record {duration(quiet)} ago" if quiet > 60 else ""
-
-
-def duration(seconds: float) -> str:
-    """A time in the one unit that matters.
-
-    >>> duration(42.0), duration(600.0), duration(9000.0)
-    ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _stamp(folders: Sequence[Path]) -> list[tuple[int, int]]:
@@ -125,8 +110,9 @@ def _read(folder: Path) -> Run:
         return Run(folder.resolve().name, folder, {}, ())
 
 
-def _counts(runs: Sequence[Run]) -> Counter[str]:
-    return Counter(str(record.get("method", "")) for run in runs for record in run.records)
+def _work(runs: Sequence[Run]) -> float:
+    """The seconds that all records took."""
+    return sum(float(record.get("seconds") or 0) for run in runs for record in run.records)
 
 
 def _cost(runs: Sequence[Run]) -> Callable[[str], float]:
