@@ -7,6 +7,7 @@ Nothing here has a state: everything random follows from the seed, the round's n
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,36 +15,32 @@ from torch import Tensor, nn
 from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig
 from quietnn.federated.air import Air, superpose
-from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, train_device
+from quietnn.federated.devices import DeviceData, Diverged, train_device
 from quietnn.federated.estimators import Estimator, Judge, Memory, ReceivedSum
-from quietnn.federated.screening import NORM_BOUND, screen
+from quietnn.federated.screening import screen
 from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.weights import GROUPINGS, Weights, noisy_names
 
+if TYPE_CHECKING:
+    from quietnn.federated.settings import FederationSettings
+
 
 @dataclass(frozen=True)
 class Federation:
-    """Everything that stays the same from round to round; `FederationSettings` describes most of it.
+    """Everything that stays the same from round to round.
 
     `score` judges a state dict on validation examples, for estimators that search; `oracle` does on test examples, for
     estimators that are labelled so.
     """
 
     devices: Mapping[int, DeviceData]
-    training: LocalTraining
+    settings: "FederationSettings"
     air: Air
     estimator: Estimator
-    num_active: int = 4
     seed: int = 0
     score: Judge | None = None
     oracle: Judge | None = None
-    told: bool = False
-    norm_bound: float = NORM_BOUND
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.num_active <= len(self.devices):
-            raise InvalidConfig(f"{self.num_active} of {len(self.devices)} devices cannot be active; choose 1 to all")
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,21 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
     The weights of `model`, a network to train in, are overwritten; those of the new state are in it afterwards. If the
     update of most devices is not finite, or what comes out is not, training has `Diverged`.
     """
-    number, seed = server.num_rounds_done, federation.seed
+    number, seed, settings = server.num_rounds_done, federation.seed, federation.settings
     updates: dict[int, Weights] = {}
     losses: dict[int, float] = {}
     diverged: dict[int, str] = {}
-    for device in participants(federation.devices, federation.num_active, round_number=number, seed=seed):
+    for device in participants(federation.devices, settings.num_active, round_number=number, seed=seed):
         data = federation.devices[device]
         try:
             updates[device], losses[device] = train_device(
-                model, server.state, data, federation.training, device=device, round_number=number, seed=seed
+                model, server.state, data, settings, device=device, round_number=number, seed=seed
             )
         except Diverged as error:
             diverged[device] = str(error)
     noisy = noisy_names(model)
     kept, refused = screen(
-        server.state, updates, noisy=noisy, round_number=number, norm_bound=federation.norm_bound, diverged=diverged
+        server.state, updates, noisy=noisy, round_number=number, norm_bound=settings.norm_bound, diverged=diverged
     )
     after, notes = aggregate(federation, server, kept, noisy=noisy)
     model.load_state_dict(after.state)
@@ -115,9 +112,10 @@ def aggregate(
     >>> from quietnn.channels.awgn import AWGN
     >>> from quietnn.repairs.affine import ML
     >>> from quietnn.federated.estimators import Affine
+    >>> from quietnn.federated.settings import FederationSettings
     >>> nobody = DeviceData(torch.empty(0), torch.empty(0), torch.nn.Identity())
     >>> federation = Federation(
-    ...     dict.fromkeys(range(4), nobody), LocalTraining(), Air(AWGN(noise_variance=0.0)), Affine(ML))
+    ...     dict.fromkeys(range(4), nobody), FederationSettings(), Air(AWGN(noise_variance=0.0)), Affine(ML))
     >>> updates = {0: {"fc.weight": torch.tensor([1.0])}, 3: {"fc.weight": torch.tensor([3.0])}}
     >>> server = ServerState(0, {"fc.weight": torch.tensor([5.0])})
     >>> aggregate(federation, server, updates, noisy=["fc.weight"])[0].state
@@ -146,7 +144,7 @@ def aggregate(
         num_devices=num_devices,
         score=judged_by(federation.score),
         oracle=judged_by(federation.oracle),
-        told=_statistics(superpose(sent)) if federation.told else None,
+        told=_statistics(superpose(sent)) if federation.settings.told else None,
     )
     estimate = federation.estimator(received, server.memory)
     after = resulting(estimate.total)

@@ -264,7 +264,7 @@ def replay(found: list[Record], **changed: object) -> tuple[list[float], dict[st
                 model,
                 server.state,
                 federation.devices[device],
-                federation.training,
+                federation.settings,
                 device=device,
                 round_number=number,
                 seed=settings.seed,

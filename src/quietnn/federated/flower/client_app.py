@@ -44,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
             model,
             to_state(message.content.array_records["arrays"]),
             devices[number],
-            settings.training(),
+            settings,
             device=number,
             round_number=server_round - 1,
             seed=settings.seed,
@@ -56,11 +56,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def device_number(context: Context) -> int:
-    """The number of this node: its `partition-id`, which says which part of the data it holds.
-
-    Raises:
-        InvalidConfig: if the node was started without one.
-    """
+    """The number of this node: its `partition-id`, which says which part of the data it holds."""
     number = context.node_config.get("partition-id")
     if not isinstance(number, int):
         raise InvalidConfig("this node has no partition-id; start it with --node-config 'partition-id=0' or the like")

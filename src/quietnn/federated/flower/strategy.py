@@ -92,7 +92,7 @@ class OverTheAir(Strategy):
         """Log what is wrapped, and in what."""
         LOGGER.info("\t├──> Over the air: %s", self._federation.air)
         LOGGER.info("\t│\t├── estimator: %s", self._federation.estimator)
-        LOGGER.info("\t│\t└── %d of %d devices", self._federation.num_active, len(self._federation.devices))
+        LOGGER.info("\t│\t└── %d of %d devices", self._federation.settings.num_active, len(self._federation.devices))
         self._strategy.summary()
 
     def configure_train(
@@ -104,7 +104,8 @@ class OverTheAir(Strategy):
         self._server = ServerState(number, to_state(arrays), self._server.memory)
         federation = self._federation
         nodes = self._nodes.wait_for(grid, 1 if number > self._offset else len(federation.devices))
-        chosen = participants(federation.devices, federation.num_active, round_number=number, seed=federation.seed)
+        num_active = federation.settings.num_active
+        chosen = participants(federation.devices, num_active, round_number=number, seed=federation.seed)
         self._started, self._chosen, self._record = time.monotonic(), chosen, {"round": number + 1}
         if news := self._nodes.news():
             self._record["refused_nodes"] = news
@@ -208,7 +209,7 @@ class OverTheAir(Strategy):
             {device: reply.update for device, reply in read.items()},
             noisy=self._noisy,
             round_number=self._server.num_rounds_done,
-            norm_bound=self._federation.norm_bound,
+            norm_bound=self._federation.settings.norm_bound,
             diverged=diverged,
             num_chosen=len(chosen),
         )

@@ -61,9 +61,6 @@ class Settings(FederationSettings):
 
         >>> Settings.from_run_config({"num-rounds": 3, "wnr-db": -5}).wnr_db
         -5.0
-
-        Raises:
-            InvalidConfig: if a key or the type of a value does not fit.
         """
         kinds = {field.name.replace("_", "-"): type(field.default) for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
