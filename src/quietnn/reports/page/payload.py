@@ -110,15 +110,9 @@ def theory_payload(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def _surface(record: Record, points: Sequence[Record]) -> dict[str, Any]:
+    label = f"figure {record['figure']}: {_FORMS.get(record['form'], record['form'])}"
     here = [point for point in points if point["figure"] == record["figure"]]
-    return {
-        "figure": record["figure"],
-        "label": f"figure {record['figure']}: {_FORMS.get(record['form'], record['form'])}",
-        "theta": record["theta"],
-        "rho": record["rho"],
-        "error": record["error"],
-        "points": [{key: point[key] for key in ("name", "theta", "rho", "error", "point_kind")} for point in here],
-    }
+    return {**record, "label": label, "points": here}
 
 
 def _checks(records: Sequence[Record]) -> Table:
