@@ -109,11 +109,7 @@ def mean_of(noise: TensorNoise) -> float:
 
 
 def scaled(noise_variance: NoiseVariance, factor: float) -> NoiseVariance:
-    """The same noise, stronger or weaker everywhere.
-
-    >>> scaled({"a": 2.0}, 0.5)
-    {'a': 1.0}
-    """
+    """The same noise, stronger or weaker everywhere."""
     if isinstance(noise_variance, Mapping):
         return {name: noise * factor for name, noise in noise_variance.items()}
     return noise_variance * factor

@@ -14,9 +14,9 @@ from typing_extensions import TypeVar as TypeVarWithDefault
 
 from quietnn.errors import InvalidConfig, QuietnnError, check_is
 from quietnn.moments import WeightStatistics
-from quietnn.noise import NoiseVariance, mean_variance, one_variance, scaled
+from quietnn.noise import NoiseVariance, mean_variance, one_variance
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.units import db_to_ratio
+from quietnn.theory.family import noise_variance_within
 from quietnn.weights import NORMALISATION_TYPES, Weights, check_module, check_normalisation, check_weights
 
 Received = TypeVar("Received", covariant=True)
@@ -208,16 +208,12 @@ def observe(
             "checked", lambda: check_module(observation.model, normalisation=observation.normalisation)
         )
     if wnr_db is not None:
-        noise_variance = noise_at(observation.weights, wnr_db)
+        check_weights(observation.weights)
+        received = WeightStatistics.from_clean(observation.weights.values())
+        noise_variance = noise_variance_within(wnr_db, received.variance)
     if noise_variance is not None and noise_variance is not observation.noise_variance:
         observation = observation.with_noise(noise_variance)
     return observation
-
-
-def noise_at(weights: Weights, wnr_db: float) -> float:
-    """`sigma_z^2` of received weights whose WNR is known: `Var(r) = (1 + eta) sigma_z^2`."""
-    check_weights(weights)
-    return WeightStatistics.from_clean(weights.values()).variance / (1.0 + db_to_ratio(wnr_db))
 
 
 def _check_kind(what: object) -> None:
@@ -232,11 +228,6 @@ def _check_kind(what: object) -> None:
         f"the first argument is a {type(what).__name__}; give what arrived: an Observation, a module, a state dict or "
         f"a tensor; {hint}"
     )
-
-
-def misjudged(observation: Observation[Received, Any], factor: float) -> Observation[Received, Any]:
-    """The observation of a receiver that believes in a noise power this many times the true one."""
-    return observation.with_noise(scaled(observation.known_noise, factor))
 
 
 def of_tensor(value: Gain, name: str) -> float:
