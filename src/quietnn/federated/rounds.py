@@ -7,7 +7,6 @@ Nothing here has a state: everything random follows from the seed, the round's n
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +17,10 @@ from quietnn.federated.air import Air, superpose
 from quietnn.federated.devices import DeviceData, Diverged, train_device
 from quietnn.federated.estimators import Estimator, Judge, Memory, ReceivedSum
 from quietnn.federated.screening import screen
+from quietnn.federated.settings import FederationSettings
 from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.weights import GROUPINGS, Weights, noisy_names
-
-if TYPE_CHECKING:
-    from quietnn.federated.settings import FederationSettings
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Federation:
     """
 
     devices: Mapping[int, DeviceData]
-    settings: "FederationSettings"
+    settings: FederationSettings
     air: Air
     estimator: Estimator
     seed: int = 0
@@ -112,7 +109,6 @@ def aggregate(
     >>> from quietnn.channels.awgn import AWGN
     >>> from quietnn.repairs.affine import ML
     >>> from quietnn.federated.estimators import Affine
-    >>> from quietnn.federated.settings import FederationSettings
     >>> nobody = DeviceData(torch.empty(0), torch.empty(0), torch.nn.Identity())
     >>> federation = Federation(
     ...     dict.fromkeys(range(4), nobody), FederationSettings(), Air(AWGN(noise_variance=0.0)), Affine(ML))

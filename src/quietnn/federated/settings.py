@@ -1,7 +1,6 @@
 """What a run of noisy training is, whoever runs it: one process, or Flower."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -9,9 +8,7 @@ from quietnn.channels.awgn import AWGN, Power
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.federated.air import Air, ChannelInversion, Dropout, Gains, PhaseAlignment
 from quietnn.federated.devices import DeviceData
-from quietnn.federated.estimators import Estimator, Judge
 from quietnn.federated.partition import PARTITIONS, make_parts
-from quietnn.federated.rounds import Federation
 from quietnn.federated.screening import NORM_BOUND
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
 from quietnn.tasks.registry import is_own
@@ -130,24 +127,3 @@ class FederationSettings:
         seed = self.seed if seed is None else seed
         parts = make_parts(self.partition, task.labels, self.num_devices, seed=seed, concentration=self.concentration)
         return task.devices(parts)
-
-    def federation_of(
-        self,
-        devices: Mapping[int, DeviceData],
-        estimator: Estimator,
-        *,
-        wnr_db: float,
-        seed: int,
-        score: Judge | None = None,
-        oracle: Judge | None = None,
-    ) -> Federation:
-        """What stays the same from round to round, with what a configuration may vary from run to run."""
-        return Federation(
-            devices=devices,
-            settings=self,
-            air=self.air(wnr_db),
-            estimator=estimator,
-            seed=seed,
-            score=score,
-            oracle=oracle,
-        )

@@ -84,7 +84,7 @@ class Settings(FederationSettings):
         estimator = METHODS[self.method]
         validation = task.validation(self.num_tuning_examples, seed=self.seed)
         score = task.score_on(validation) if isinstance(estimator, Tuned) else None
-        return self.federation_of(devices, estimator, wnr_db=self.wnr_db, seed=self.seed, score=score)
+        return Federation(devices, self, self.air(self.wnr_db), estimator, self.seed, score)
 
 
 def elsewhere(num_devices: int) -> dict[int, DeviceData]:
