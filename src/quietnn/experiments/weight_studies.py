@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -42,15 +41,13 @@ def gaussianity(
         raise InvalidWeights(f"at {wnr_db} dB there is no noise for a prior to matter; choose a finite WNR")
     for layer, names in {"": tuple(tensors), **layerwise(tensors)}.items():
         values = torch.cat([tensors[name].flatten().double() for name in names])
-        cost = prior_cost(values.numpy(), noise_variance)
         yield {
             "experiment": "gaussianity",
             "task": task,
             "layer": layer,
             "num_weights": values.numel(),
             "wnr_db": ratio_to_db(float(values.var(correction=0)) / noise_variance),
-            **asdict(cost),
-            "cost_db": cost.cost_db,
+            **prior_cost(values.numpy(), noise_variance),
             "noise_variance": noise_variance,
             "version": quietnn.__version__,
         }
