@@ -149,11 +149,7 @@ def joined(parts: Sequence[Inputs]) -> Inputs:
 
 
 def num_inputs(inputs: Inputs) -> int:
-    """How many examples there are: the length of the shortest tensor.
-
-    >>> num_inputs({"images": torch.zeros(3, 2)})
-    3
-    """
+    """How many examples there are: the length of the shortest tensor."""
     return len(inputs) if isinstance(inputs, Tensor) else min(len(tensor) for tensor in inputs.values())
 
 

@@ -42,11 +42,7 @@ def sharded(labels: Tensor, num_devices: int, *, seed: int, shard_fraction: floa
 
 
 def even(labels: Tensor, num_devices: int, *, seed: int) -> Parts:
-    """Independent and identically distributed: every device gets as many random examples as the others.
-
-    >>> [len(part) for part in even(torch.zeros(100), 5, seed=0)]
-    [20, 20, 20, 20, 20]
-    """
+    """Independent and identically distributed: every device gets as many random examples as the others."""
     return sharded(labels, num_devices, seed=seed, shard_fraction=0.0)
 
 

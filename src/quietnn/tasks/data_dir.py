@@ -11,11 +11,7 @@ from quietnn.files import replacing
 
 
 def resolve_data_dir(data_dir: str | Path | None = None) -> Path:
-    """The argument if given, else `$QUIETNN_DATA`, else `~/.cache/quietnn`.
-
-    >>> resolve_data_dir("/data").as_posix()
-    '/data'
-    """
+    """The argument if given, else `$QUIETNN_DATA`, else `~/.cache/quietnn`."""
     chosen = data_dir or os.environ.get("QUIETNN_DATA") or Path.home() / ".cache" / "quietnn"
     return Path(chosen).expanduser()
 
