@@ -28,7 +28,7 @@ from quietnn.errors import MissingData, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.noisy_training import NoisyTraining
-from quietnn.reports.analysis import analyse_runs, federated_sentences, training_analyses
+from quietnn.reports.analysis import analyse_runs, diverged_sentences, sentences
 from quietnn.reports.figures import render
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import missing_sentence, read_run
@@ -311,13 +311,13 @@ def use_records(path: Path) -> None:
     for only_sound in (True, False):
         runs = [read_run(path.parent, only_sound=only_sound)]
         analysis = analyse_runs(runs, num_resamples=20)
-        json.dumps(page_payload(runs, analysis, num_resamples=20)).encode()
+        json.dumps(page_payload(analysis)).encode()
         if zlib.crc32(path.read_bytes()) % 100 == 0:
             with suppress(MissingData):
                 for figure in publication_figures(runs).values():
                     render(figure, "svg")
-        for task in training_analyses(runs[0].records, num_resamples=20):
-            "\n".join(federated_sentences(task)).encode()
+        for task in analysis.trained:
+            "\n".join([*sentences(task), *diverged_sentences(task.records)]).encode()
 
 
 def run_config() -> list[bytes]:
@@ -331,7 +331,7 @@ def run_config() -> list[bytes]:
 def use_run_config(path: Path) -> None:
     run = read_run(path.parent)
     missing_sentence(run).encode()
-    json.dumps(page_payload([run], analyse_runs([run], num_resamples=2), num_resamples=2)).encode()
+    json.dumps(page_payload(analyse_runs([run], num_resamples=2))).encode()
 
 
 def toml() -> list[bytes]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quietnn.errors import QuietnnError
 from quietnn.moments import WeightStatistics
-from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, noise_of_each, one_variance
+from quietnn.noise import NoiseVariance, mean_variance, noise_of_each
 from quietnn.observation import Observation, of_tensor, undone
 from quietnn.units import ratio_to_db
 from quietnn.weights import Weights
@@ -237,6 +237,5 @@ def effective_wnr_db(weights: Weights, noise_variance: NoiseVariance) -> float:
     >>> effective_wnr_db({"w": torch.tensor([-1.0, 1.0])}, {"w": 0.1})
     10.0
     """
-    noise = noise_by_tensor(noise_variance, weights)
-    mean = one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
+    mean = mean_variance(noise_variance, weights)
     return ratio_to_db(WeightStatistics.from_clean(weights.values()).variance / mean) if mean else math.inf

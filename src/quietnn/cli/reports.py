@@ -118,8 +118,7 @@ def _serve(runs: list[Path], *, level: float | None, port: int) -> None:
     import threading
 
     from quietnn.errors import InvalidConfig, MissingData
-    from quietnn.reports.page.server import LiveServer
-    from quietnn.reports.page.watch import Watch
+    from quietnn.reports.page.live import LiveServer, Watch
 
     for run in runs:
         if not run.is_dir():

@@ -13,8 +13,7 @@ from quietnn.theory.errata import PAPER_QUADRATIC, PAPER_SHALLOW
 from quietnn.theory.family import affine_coefficients, pole, region, require_count
 from quietnn.theory.montecarlo import Estimate, compare, simulate_mean_output, simulate_shallow
 from quietnn.theory.quadratic import QuadraticNetwork
-from quietnn.theory.shallow import ShallowNetwork
-from quietnn.theory.shallow_exact import mean_output_exact, mean_output_taylor
+from quietnn.theory.shallow import ShallowNetwork, mean_output_exact, mean_output_taylor
 
 Array = NDArray[np.float64]
 

@@ -35,7 +35,8 @@ def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: str = "screen") -> 
         figure = new_figure(*sized(style, wide=columns > 1, height=4.0 * rows))
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
-            _draw_task(axes, task, legend="best" if style == "paper" else task.quantity.corner)
+            free = "lower right" if task.quantity.better == "above" else "upper right"
+            _draw_task(axes, task, legend="best" if style == "paper" else free)
             if style == "paper" and len(tasks) == 1:
                 axes.set_title("")  # the caption says it
         return settle(figure)
@@ -46,7 +47,7 @@ def _draw_task(axes: Any, task: TaskAnalysis, *, legend: str) -> None:
     for curve, look in zip(task.curves, looks([curve.method for curve in task.curves]), strict=True):
         _draw_curve(axes, curve, look)
     if task.clean is not None:
-        label = f"no noise, {quantity.short(task.clean[0])}"
+        label = f"no noise, {quantity.text(task.clean[0])}"
         axes.axhline(quantity.drawn(task.clean[0]), color="#777777", linewidth=1, zorder=1, label=label)
     axes.axhline(quantity.drawn(task.level), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
     title = mathtext(over_channels(task.task, task.records))

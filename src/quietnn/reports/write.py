@@ -52,7 +52,7 @@ def write_analysis(
     if len(tables) > 1:
         names = dict.fromkeys(task.quantity.name for task in analysis.tasks)
         files |= images("-and-".join(names), accuracy_figure(analysis.tasks, style=style))
-    files["report.html"] = render_report(analysis.runs, analysis, written=date, command=command).encode()
+    files["report.html"] = render_report(analysis, written=date, command=command).encode()
     write_together(out, files)
     return tuple(out / name for name in files)
 
@@ -88,13 +88,12 @@ def publication_figures(runs: Sequence[Run], *, style: str = "paper", level: flo
         if task.curves:
             suffix = _suffix(analysis, task)
             found |= {f"{name}{suffix}": figure for name, figure in task_figures(task, style=style).items()}
-    records = [record for run in runs for record in run.records]
-    for task in training_analyses(records, level=level):
+    for task in analysis.trained:
         if task.curves:
             found[f"training-{slug(task.task)}"] = accuracy_figure([task], style=style)
         if any(record.get("tested_rounds") for record in task.records):
             found[f"rounds-{slug(task.task)}"] = rounds_figure(task.records, style=style)
-    theory = [record for record in records if record.get("experiment") == THEORY]
+    theory = [record for run in runs for record in run.records if record.get("experiment") == THEORY]
     if theory:
         found |= theory_figures(theory, style=style)
     if not found:

@@ -24,17 +24,7 @@ _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 @dataclass(frozen=True)
 class Layout:
-    """One of the two official forms of the data set.
-
-    Attributes:
-        folder: the folder inside the archive, and beside it once unpacked.
-        suffix: how file names end.
-        algorithm: of the checksums of the files.
-        checksums: batch name to the digest of its file.
-        archive: the archive's file name.
-        archive_md5: as published on the official site.
-        num_images: images in each file.
-    """
+    """One of the two official forms of the data set: folder, archive, and the checksums of its files by name."""
 
     folder: str
     suffix: str
@@ -93,17 +83,9 @@ def load_cifar10(
     layouts: tuple[Layout, ...] = (BINARY, PYTHON),
     site: str | None = OFFICIAL_SITE,
 ) -> LabelledImages:
-    """Read a split from the first layout found in `data_dir`, downloading the archive if there is none.
+    """Read a split from the first layout found in `data_dir`, as a folder or as its archive.
 
-    Args:
-        data_dir: holds an unpacked folder or an archive under its official name.
-        split: `"train"`, 50,000 images, or `"test"`, 10,000.
-        layouts: the forms to look for, in order; the first is the one to download.
-        site: where the archives are published; None never downloads.
-
-    Raises:
-        MissingData: if nothing was found and nothing could be downloaded, with every place looked in.
-        InvalidConfig: if a file is cut short, altered or not what it should be.
+    If there is none, the archive of the first layout is downloaded from `site`; None never downloads.
     """
     names = _TRAIN if split == "train" else ("test_batch",)
     here = (one for one in layouts if (data_dir / one.folder).is_dir() or (data_dir / one.archive).is_file())
@@ -112,7 +94,10 @@ def load_cifar10(
         _fetch(data_dir, layouts, site)
         layout = layouts[0]
     if (data_dir / layout.folder).is_dir():
-        contents = [_read_file(data_dir / layout.folder / f"{name}{layout.suffix}", data_dir) for name in names]
+        paths = [data_dir / layout.folder / f"{name}{layout.suffix}" for name in names]
+        if lost := [path for path in paths if not path.is_file()]:
+            raise missing("A file of CIFAR-10", lost, f"Unpack the official archive into {data_dir} again.")
+        contents = [path.read_bytes() for path in paths]
     else:
         contents = _read_archive(data_dir / layout.archive, layout, names)
     batches = [_decode(content, layout, name) for content, name in zip(contents, names, strict=True)]
@@ -130,12 +115,6 @@ def _fetch(data_dir: Path, layouts: tuple[Layout, ...], site: str | None) -> Non
         download(f"{site}/{layouts[0].archive}", data_dir / layouts[0].archive, md5=layouts[0].archive_md5)
     except MissingData as error:
         raise missing("CIFAR-10", places, f"{error}.\n{remedy}") from error
-
-
-def _read_file(path: Path, data_dir: Path) -> bytes:
-    if not path.is_file():
-        raise missing("A file of CIFAR-10", [path], f"Unpack the official archive into {data_dir} again.")
-    return path.read_bytes()
 
 
 def _read_archive(path: Path, layout: Layout, names: tuple[str, ...]) -> list[bytes]:

@@ -8,8 +8,7 @@ import pytest
 
 from quietnn import records as store
 from quietnn.records import Record
-from quietnn.reports.page.server import LiveServer
-from quietnn.reports.page.watch import Watch
+from quietnn.reports.page.live import LiveServer, Watch
 
 pytestmark = pytest.mark.browser
 
