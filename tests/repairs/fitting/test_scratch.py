@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.repairs.blobs import blobs, plain_net
+from torch import nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import QuietnnError
 from quietnn.evidence import Evidence
+from quietnn.observation import Observation
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.posterior import posterior
 
