@@ -39,7 +39,7 @@ def _noisy(clean: Path, tmp_path: Path) -> Path:
 
 
 def test_a_folder_comes_out_that_transformers_loads_and_that_predicts_better(noisy: Path, tmp_path: Path) -> None:
-    told = call("repair", noisy, tmp_path / "out", "--text", tmp_path / "notes.txt", "--recorded")
+    told = call("repair", noisy, tmp_path / "out", "--text", tmp_path / "notes.txt", "--recorded", "--save-memory")
     assert "perplexity on " in told
     assert "Repaired('posterior'" in told
     (tmp_path / "test.txt").write_text(story(60, 200))

@@ -17,7 +17,8 @@ def repair(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What the network is for: digits, cifar10/<network>, sst2/<encoder>, package.module:function."
+            help="What the network is for: digits, cifar10/<network>, sst2/<encoder>, lm/<folder>@<texts>, "
+            "package.module:function."
         ),
     ] = None,
     text: Annotated[
@@ -25,6 +26,9 @@ def repair(
     ] = None,
     window: Annotated[int | None, typer.Option(help="Tokens of a window of the text (default: the model's).")] = None,
     marker: Annotated[str | None, typer.Option(help="A line of the text that ends a document.")] = None,
+    save_memory: Annotated[
+        bool, typer.Option(help="With a text: hold one block's activations at a time; takes a third longer.")
+    ] = False,
     method: Annotated[str, typer.Option(help="auto, or a repair by name; a wrong name lists them.")] = "auto",
     noise_variance: options.NoiseVariance = None,
     wnr_db: options.ReceivedWnr = None,
@@ -53,6 +57,7 @@ def repair(
     from quietnn.repairs.front import repair as repair_model
     from quietnn.tasks.language_model import language_model, split_windows
     from quietnn.tasks.registry import is_own, load_task, own_function
+    from quietnn.tasks.transformers_folder import save_activations
 
     if task is not None and is_own(task):
         own_function(task)  # its module may register a repair of its own
@@ -69,8 +74,8 @@ def repair(
         return
     if task is not None and text:
         raise InvalidConfig("--text brings a task of its own, a language model; leave out --task")
-    if (window is not None or marker is not None) and not text:
-        raise InvalidConfig("--window and --marker are for a text; add --text notes.txt")
+    if (window is not None or marker is not None or save_memory) and not text:
+        raise InvalidConfig("--window, --marker and --save-memory are for a text; add --text notes.txt")
     if balanced_classes and labels and num_examples:
         raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
     check_target(what, out, overwrite=overwrite, files=open_checkpoint(what).files)
@@ -82,7 +87,10 @@ def repair(
     known = loaded.tuning_examples(num_examples, seed) if num_examples else None
     known, held_out = split_windows(known) if text and known is not None else (known, None)
     evidence = Evidence() if known is None else loaded.evidence(known)
-    observation = observe_checkpoint(what, loaded.load_model(), **noise)
+    model = loaded.load_model()
+    if save_memory:
+        save_activations(model)
+    observation = observe_checkpoint(what, model, **noise)
     asked: dict[str, Any] = {"balanced_classes": balanced_classes, "max_passes": max_passes, "seed": seed}
     with pass_progress(row.label, row.cost):
         repaired = repair_model(observation, evidence if labels else evidence.without_labels(), method=method, **asked)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from quietnn.errors import InvalidWeights, MissingData
+from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 
 
 def transformers_package(what: str) -> Any:
@@ -89,9 +89,25 @@ def load_language_model(folder: Path) -> nn.Module:
     encodes = getattr(config, "is_encoder_decoder", False)
     kind = transformers.AutoModelForSeq2SeqLM if encodes else transformers.AutoModelForCausalLM
     model: Any = load_model(kind, folder, "a language model", config=config, dtype=torch.float32)
-    model.config.use_cache = False  # keys and values of all tokens, kept for text that is never written on
+    for part in model.modules():  # an encoder and a decoder have configurations of their own
+        if hasattr(part, "config"):
+            part.config.use_cache = False  # keys and values of all tokens, kept for text that is never written on
     network: nn.Module = model
     return network
+
+
+def save_activations(model: nn.Module) -> None:
+    """Mark the blocks of a model: fits hold what is between them, and compute what is inside again on the way back.
+
+    Raises:
+        InvalidConfig: if the model has no such blocks.
+    """
+    try:
+        model.gradient_checkpointing_enable()  # type: ignore[operator]
+    except (AttributeError, ValueError) as error:
+        raise InvalidConfig(
+            f"{type(model).__name__} has no blocks to compute again; leave out --save-memory"
+        ) from error
 
 
 def load_tokenizer(folder: Path, what: str) -> Any:

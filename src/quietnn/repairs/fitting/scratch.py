@@ -5,10 +5,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from quietnn.errors import QuietnnError, check_is
 from quietnn.evidence import Evidence
@@ -45,7 +47,8 @@ class Scratch:
 
     Dropout is off. BatchNorm uses its stored statistics or, with `blended`, follows the weights
     (`moving_statistics.py`): then scales and shifts that noise gave to its inputs matter little. Gradients are
-    taken even where the caller has switched them off.
+    taken even where the caller has switched them off. After `model.gradient_checkpointing_enable()` of transformers
+    the activations inside a block are computed again on the way back, in evaluation mode too.
 
     `num_passes` is the cost so far, in forward passes over all examples; a backward pass counts two.
     """
@@ -55,6 +58,10 @@ class Scratch:
         self._network = copy.deepcopy(observation.model).eval()
         parameters = dict(self._network.named_parameters(remove_duplicate=False))
         self._network.requires_grad_(False)
+        for block in _checkpointed(self._network):
+            block.__dict__["forward"] = partial(
+                checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
+            )
         self._noisy = {name: parameters[name].requires_grad_() for name in observation.weights}
         self._loss = evidence.loss_at
         self._normalisation = observation.normalisation
@@ -184,6 +191,12 @@ class Scratch:
         for name, parameter in self._noisy.items():
             if weights[name].data_ptr() != parameter.data_ptr():
                 parameter.copy_(weights[name])
+
+
+def _checkpointed(network: nn.Module) -> list[nn.Module]:
+    """The innermost layers that are marked for it."""
+    marked = [layer for layer in network.modules() if getattr(layer, "gradient_checkpointing", False)]
+    return [layer for layer in marked if not any(inner in marked for inner in layer.modules() if inner is not layer)]
 
 
 def _examples_per_step(evidence: Evidence) -> int:
