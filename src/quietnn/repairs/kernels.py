@@ -24,10 +24,6 @@ LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
 docs/structured.md."""
 
-_MOST_SIGNAL = 0.5
-"""Signal over noise below which a convolution has a prior of its own: on training images 1 and 0.4 are as good, 0.1
-costs a ResNet18 three to nine points, and no limit costs small networks up to two."""
-
 _FALSE_ALARM = 1e-3
 """How often a true noise variance may be taken for an impossible one, over all tensors of a model."""
 
@@ -135,7 +131,7 @@ def _chi_square_over_degrees(degrees: int, tail: float) -> float:
 
 
 def kernel_maps(observation: Observation[Any, Any]) -> dict[str, KernelMap]:
-    """The map of every convolution, by the name of its weight, that holds twice as much noise as signal.
+    """The map of every convolution, by the name of its weight, that holds more noise than signal.
 
     All others are kept as received, and so is a convolution whose noise differs from weight to weight: what a deep fade
     leaves would pass for structure. Calibrate the network afterwards: a scale that a convolution loses is given back by
@@ -146,13 +142,10 @@ def kernel_maps(observation: Observation[Any, Any]) -> dict[str, KernelMap]:
     return {
         name: kernel_map(weight, own)
         for name, weight in weights.items()
-        if name in kernels and not isinstance(own := noise[name], Tensor) and _is_mostly_noise(weight, own)
+        if name in kernels
+        and not isinstance(own := noise[name], Tensor)
+        and float(weight.detach().double().square().mean()) < 2 * own
     }
-
-
-def _is_mostly_noise(weight: Tensor, noise_variance: float) -> bool:
-    received = float(weight.detach().double().square().mean())
-    return received - noise_variance < _MOST_SIGNAL * noise_variance
 
 
 def _kernels(model: nn.Module) -> set[str]:

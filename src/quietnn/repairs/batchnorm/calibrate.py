@@ -118,10 +118,10 @@ def calibrate_structured(
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
 ) -> Repaired:
-    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
+    """Denoise noisy convolutions under the structured prior, then fit the BatchNorms to what is left of the noise.
 
-    No labels; `calibrate` tells what the inputs have to be and how many passes they take. Convolutions that hold twice
-    as much noise as signal are denoised; without any the result is that of `calibrate` (docs/structured.md). So it is
+    No labels; `calibrate` tells what the inputs have to be and how many passes they take. Convolutions that hold more
+    noise than signal are denoised; without any the result is that of `calibrate` (docs/structured.md). The same applies
     where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the convolutions in
     front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
 
