@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import quietnn
-from quietnn.tasks.models.resnet import thin_resnet
+from quietnn.tasks.models.resnet import ThinResNet
 
 
 class NoiseImages(Dataset[Tensor]):
@@ -42,7 +42,7 @@ def peak_megabytes() -> float:
 def measured(num_images: int, batch_size: int, *, at_once: bool) -> dict[str, float]:
     """Calibrate once in this process."""
     torch.manual_seed(0)
-    network = thin_resnet(20).eval()
+    network = ThinResNet(3).eval()
     loader = DataLoader(NoiseImages(num_images), batch_size=batch_size)
     quietnn.calibrate(network, next(iter(loader))[:8], noise_variance=1e-3)  # what is loaded on first use
     before, start = peak_megabytes(), time.perf_counter()

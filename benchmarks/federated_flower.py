@@ -39,13 +39,11 @@ def in_process(settings: Settings) -> tuple[list[float], list[float]]:
     test = task.score_on(task.test)
     server, bare, whole = ServerState.initial(model), [], []
     for number in range(settings.num_rounds):
-        chosen = participants(federation.devices, federation.num_active, round_number=number, seed=settings.seed)
+        chosen = participants(federation.devices, settings.num_active, round_number=number, seed=settings.seed)
         started = time.perf_counter()
         for device in chosen:
             data = federation.devices[device]
-            train_device(
-                model, server.state, data, federation.training, device=device, round_number=number, seed=settings.seed
-            )
+            train_device(model, server.state, data, settings, device=device, round_number=number, seed=settings.seed)
         bare.append(time.perf_counter() - started)
         started = time.perf_counter()
         server, _ = run_round(federation, model, server)

@@ -19,11 +19,12 @@ import torch
 from quietnn.channels.awgn import AWGN
 from quietnn.federated.air import Air
 from quietnn.federated.checkpoint import Journal
-from quietnn.federated.devices import LocalTraining, train_device
+from quietnn.federated.devices import train_device
 from quietnn.federated.estimators import Affine, Estimator
 from quietnn.federated.partition import sharded
 from quietnn.federated.rounds import Federation, ServerState, aggregate, participants
 from quietnn.federated.schemes import Carried, Planned
+from quietnn.federated.settings import FederationSettings
 from quietnn.federated.tasks import load_federated_task
 from quietnn.repairs.affine import ML, MMSE
 from quietnn.weights import noisy_names
@@ -48,7 +49,7 @@ def main() -> None:
     torch.set_num_threads(1)
     size = None if arguments.task == "digits" else arguments.image_size
     task = load_federated_task(arguments.task, image_size=size)
-    training = LocalTraining(num_rounds=100, num_epochs=arguments.epochs, batch_size=arguments.batch_size)
+    training = FederationSettings(num_rounds=100, num_epochs=arguments.epochs, batch_size=arguments.batch_size)
     devices = task.devices(sharded(task.labels, 20, seed=0))
     model = task.fresh_model(0)
     for name, estimator in ESTIMATORS.items():
@@ -77,18 +78,18 @@ def _measure(federation: Federation, model: torch.nn.Module, repeats: int) -> tu
         for _ in range(repeats):
             number, seed = server.num_rounds_done, federation.seed
             begun = time.process_time()
-            active = participants(federation.devices, federation.num_active, round_number=number, seed=seed)
+            active = participants(federation.devices, federation.settings.num_active, round_number=number, seed=seed)
             chosen = time.process_time()
             updates = {
                 device: train_device(
                     model,
                     server.state,
                     federation.devices[device],
-                    federation.training,
+                    federation.settings,
                     device=device,
                     round_number=number,
                     seed=seed,
-                ).update
+                )[0]
                 for device in active
             }
             back = time.process_time()

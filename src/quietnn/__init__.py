@@ -14,35 +14,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quietnn.channels.awgn import AWGN
-    from quietnn.channels.base import Channel
-    from quietnn.channels.table import channel_named
-    from quietnn.channels.transmit import transmit
-    from quietnn.checkpoints.denoise import denoise_checkpoint
-    from quietnn.checkpoints.inspect import inspect_checkpoint
-    from quietnn.checkpoints.transmit import transmit_checkpoint
-    from quietnn.errors import QuietnnError
-    from quietnn.evidence import Evidence
-    from quietnn.methods import Method
-    from quietnn.moments import WeightStatistics
-    from quietnn.noise_power.batch_norm import noise_power_from_batch_norm
-    from quietnn.noise_power.estimate import noise_power_from_pilots, noise_power_from_receptions
-    from quietnn.observation import Observation, observe
-    from quietnn.repairs.affine import AffineDenoiser, Temperatures
-    from quietnn.repairs.base import REPAIRS, Repair, Repaired, register
-    from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, re_estimate
-    from quietnn.repairs.branches import denoise_branches
-    from quietnn.repairs.denoise import denoise
-    from quietnn.repairs.finetuning import finetune
-    from quietnn.repairs.fitting.whitened import PosteriorSettings
-    from quietnn.repairs.front import auto, repair
-    from quietnn.repairs.posterior import posterior
-    from quietnn.repairs.self_training import self_train
-    from quietnn.repairs.temperatures.tune import Search, tune
-    from quietnn.score import Score
-    from quietnn.tasks.base import Examples, Task
-    from quietnn.tasks.registry import load_task
-    from quietnn.weights import noisy_names
+    from quietnn.channels.awgn import AWGN as AWGN
+    from quietnn.channels.base import Channel as Channel
+    from quietnn.channels.table import channel_named as channel_named
+    from quietnn.channels.transmit import transmit as transmit
+    from quietnn.checkpoints.denoise import denoise_checkpoint as denoise_checkpoint
+    from quietnn.checkpoints.inspect import inspect_checkpoint as inspect_checkpoint
+    from quietnn.checkpoints.transmit import transmit_checkpoint as transmit_checkpoint
+    from quietnn.errors import QuietnnError as QuietnnError
+    from quietnn.evidence import Evidence as Evidence
+    from quietnn.methods import Method as Method
+    from quietnn.moments import WeightStatistics as WeightStatistics
+    from quietnn.noise_power.batch_norm import noise_power_from_batch_norm as noise_power_from_batch_norm
+    from quietnn.noise_power.estimate import noise_power_from_pilots as noise_power_from_pilots
+    from quietnn.noise_power.estimate import noise_power_from_receptions as noise_power_from_receptions
+    from quietnn.observation import Observation as Observation
+    from quietnn.observation import observe as observe
+    from quietnn.repairs.affine import AffineDenoiser as AffineDenoiser
+    from quietnn.repairs.affine import Temperatures as Temperatures
+    from quietnn.repairs.base import REPAIRS as REPAIRS
+    from quietnn.repairs.base import Repair as Repair
+    from quietnn.repairs.base import Repaired as Repaired
+    from quietnn.repairs.base import register as register
+    from quietnn.repairs.batchnorm.calibrate import calibrate as calibrate
+    from quietnn.repairs.batchnorm.calibrate import calibrate_structured as calibrate_structured
+    from quietnn.repairs.batchnorm.calibrate import re_estimate as re_estimate
+    from quietnn.repairs.branches import denoise_branches as denoise_branches
+    from quietnn.repairs.denoise import denoise as denoise
+    from quietnn.repairs.finetuning import finetune as finetune
+    from quietnn.repairs.fitting.whitened import PosteriorSettings as PosteriorSettings
+    from quietnn.repairs.front import auto as auto
+    from quietnn.repairs.front import repair as repair
+    from quietnn.repairs.posterior import posterior as posterior
+    from quietnn.repairs.self_training import self_train as self_train
+    from quietnn.repairs.temperatures.tune import Search as Search
+    from quietnn.repairs.temperatures.tune import tune as tune
+    from quietnn.score import Score as Score
+    from quietnn.tasks.base import Examples as Examples
+    from quietnn.tasks.base import Task as Task
+    from quietnn.tasks.registry import load_task as load_task
+    from quietnn.weights import noisy_names as noisy_names
 
 __version__ = "0.1.0"
 
@@ -150,48 +161,7 @@ _GONE = {
 }
 """Names that were public in version 0.1 and have no heir of the same shape."""
 
-__all__ = [
-    "AWGN",
-    "REPAIRS",
-    "AffineDenoiser",
-    "Channel",
-    "Evidence",
-    "Examples",
-    "Method",
-    "Observation",
-    "PosteriorSettings",
-    "QuietnnError",
-    "Repair",
-    "Repaired",
-    "Score",
-    "Search",
-    "Task",
-    "Temperatures",
-    "WeightStatistics",
-    "auto",
-    "calibrate",
-    "calibrate_structured",
-    "channel_named",
-    "denoise",
-    "denoise_branches",
-    "denoise_checkpoint",
-    "finetune",
-    "inspect_checkpoint",
-    "load_task",
-    "noise_power_from_batch_norm",
-    "noise_power_from_pilots",
-    "noise_power_from_receptions",
-    "noisy_names",
-    "observe",
-    "posterior",
-    "re_estimate",
-    "register",
-    "repair",
-    "self_train",
-    "transmit",
-    "transmit_checkpoint",
-    "tune",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -16,11 +16,7 @@ Inputs = Tensor | Mapping[str, Tensor]
 
 
 def call(model: nn.Module, inputs: Inputs) -> Any:
-    """The output of a model for its inputs, whatever kind of thing that is.
-
-    Raises:
-        QuietnnError: if the model cannot be run on them, with their shapes and kinds and what torch says.
-    """
+    """The output of a model for its inputs; where it cannot be run, an error tells their shapes and what torch says."""
     try:
         return model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError) as error:
@@ -77,9 +73,6 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
 
 def as_inputs(given: object) -> Inputs:
     """Inputs in any form as tensors: arrays become tensors, floats of 64 bits those of torch's default.
-
-    Raises:
-        InvalidConfig: if they are neither a tensor nor tensors by keyword.
 
     >>> import numpy
     >>> as_inputs({"x": numpy.zeros((2, 3))})["x"].dtype
@@ -156,11 +149,7 @@ def joined(parts: Sequence[Inputs]) -> Inputs:
 
 
 def num_inputs(inputs: Inputs) -> int:
-    """How many examples there are: the length of the shortest tensor.
-
-    >>> num_inputs({"images": torch.zeros(3, 2)})
-    3
-    """
+    """How many examples there are: the length of the shortest tensor."""
     return len(inputs) if isinstance(inputs, Tensor) else min(len(tensor) for tensor in inputs.values())
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -11,30 +12,17 @@ from pathlib import Path
 
 from quietnn.errors import QuietnnError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 _AT_FDCWD = -100
 _NO_REPLACE, _EXCHANGE = 1, 2
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears with all its content; folders above it are made.
-
-    Raises:
-        QuietnnError: if the disk refuses; then nothing is left behind.
-    """
+    """Write a file that appears with all its content; folders above it are made."""
     write_together(path.parent, {path.name: content})
 
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write some files of a folder, which is made if need be: no name changes before all content is on the disk.
-
-    Raises:
-        QuietnnError: if the disk refuses; then every name holds what it held before.
-    """
+    """Write some files of a folder, which is made if need be: no name changes before all content is on the disk."""
     with _made(folder), ExitStack() as moves:
         for name, content in files.items():
             partial = moves.enter_context(replacing_file(folder / name))
@@ -156,9 +144,8 @@ def _held(partial: Path, mode: int, *, folder: bool) -> Iterator[None]:
     else:
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode & 0o666)
     try:
-        if fcntl is not None:
-            with suppress(OSError):  # some network disks know no locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):  # some network disks know no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)
@@ -166,8 +153,6 @@ def _held(partial: Path, mode: int, *, folder: bool) -> Iterator[None]:
 
 def _remove_abandoned(out: Path) -> None:
     """Remove what killed runs left beside this output: nobody holds its lock any more."""
-    if fcntl is None:
-        return
     for path in out.absolute().parent.iterdir():
         middle = path.name.removeprefix(f".{out.name}.").removesuffix(".part")
         if not (middle.isdecimal() and path.name == f".{out.name}.{middle}.part"):

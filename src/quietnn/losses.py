@@ -134,9 +134,8 @@ def finite(losses: list[Tensor]) -> Tensor:
 class Verdict:
     """What a network did on each of some examples.
 
-    Attributes:
-        losses: float64, infinite where not a number.
-        right: 1.0 where the largest output is that of the label, else 0.0; None where labels are not class numbers.
+    Losses are float64, infinite where not a number. `right` is 1.0 where the largest output is that of the label, else
+    0.0; it is None where labels are not class numbers.
     """
 
     losses: Tensor

@@ -22,20 +22,13 @@ def noise_by_tensor(
 ) -> dict[str, TensorNoise] | None:
     """The noise variance of each tensor, once it is checked; None where one number serves the whole model.
 
-    Args:
-        noise_variance: see `NoiseVariance`.
-        weights: the noisy tensors.
-        groups: what the keys may name beside tensors and their layers.
+    Keys may name tensors, their layers, and `groups`.
 
     >>> weights = {"conv.weight": torch.ones(2, 3), "fc.weight": torch.ones(4)}
     >>> noise_by_tensor({"conv": 0.1, "fc.weight": 0.2}, weights)
     {'conv.weight': 0.1, 'fc.weight': 0.2}
     >>> noise_by_tensor(0.1, weights) is None
     True
-
-    Raises:
-        InvalidConfig: if a tensor has no variance, a key names nothing, or a shape does not fit.
-        QuietnnError: if a variance is negative or not finite.
     """
     if isinstance(noise_variance, Mapping):
         given = _by_name(noise_variance, weights, groups or {})
@@ -88,6 +81,12 @@ def mean_noise(noise: Mapping[str, TensorNoise], weights: Weights, names: Iterab
     return total / sum(weights[name].numel() for name in names)
 
 
+def mean_variance(noise_variance: NoiseVariance, weights: Weights) -> float:
+    """The same, whatever form the noise has; one number as it is."""
+    noise = noise_by_tensor(noise_variance, weights)
+    return one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
+
+
 def noise_by_group(noise_variance: NoiseVariance, weights: Weights, groups: Partition) -> NoiseVariance:
     """The same noise evened out within each group: every tensor has the mean of its group's weights.
 
@@ -110,11 +109,7 @@ def mean_of(noise: TensorNoise) -> float:
 
 
 def scaled(noise_variance: NoiseVariance, factor: float) -> NoiseVariance:
-    """The same noise, stronger or weaker everywhere.
-
-    >>> scaled({"a": 2.0}, 0.5)
-    {'a': 1.0}
-    """
+    """The same noise, stronger or weaker everywhere."""
     if isinstance(noise_variance, Mapping):
         return {name: noise * factor for name, noise in noise_variance.items()}
     return noise_variance * factor

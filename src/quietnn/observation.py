@@ -14,9 +14,9 @@ from typing_extensions import TypeVar as TypeVarWithDefault
 
 from quietnn.errors import InvalidConfig, QuietnnError, check_is
 from quietnn.moments import WeightStatistics
-from quietnn.noise import NoiseVariance, mean_noise, noise_by_tensor, one_variance, scaled
+from quietnn.noise import NoiseVariance, mean_variance, one_variance
 from quietnn.targets import noisy_weights, with_weights
-from quietnn.units import db_to_ratio
+from quietnn.theory.family import noise_variance_within
 from quietnn.weights import NORMALISATION_TYPES, Weights, check_module, check_normalisation, check_weights
 
 Received = TypeVar("Received", covariant=True)
@@ -29,10 +29,7 @@ _MOST_REMEMBERED = 12
 _VERSIONS = "versions"
 
 Gain = float | Mapping[str, float]
-"""By how much a channel multiplies the weights: one number, or by tensor name."""
-
-Offset = float | Mapping[str, float]
-"""What a channel adds to all weights alike: one number, or by tensor name."""
+"""By how much a channel multiplies the weights, or what it adds to all alike: one number, or by tensor name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class Observation(Generic[Received, Noise]):
     received: Received
     noise_variance: Noise
     gain: Gain = field(default=1.0, repr=False)
-    offset: Offset = field(default=0.0, repr=False)
+    offset: Gain = field(default=0.0, repr=False)
     rounded: bool | None = field(default=None, repr=False)
     noisy: tuple[str, ...] | None = field(default=None, repr=False)
     normalisation: tuple[type[nn.Module], ...] = field(default=NORMALISATION_TYPES, repr=False)
@@ -100,11 +97,7 @@ class Observation(Generic[Received, Noise]):
 
     @property
     def model(self) -> nn.Module:
-        """What was received, where it is a network.
-
-        Raises:
-            QuietnnError: if it is a state dict or a tensor, which no inputs can be run through.
-        """
+        """What was received, where it is a network; no inputs can be run through a state dict or a tensor."""
         if not isinstance(self.received, nn.Module):
             raise QuietnnError(
                 f"this repair runs the network, and what arrived is a {type(self.received).__name__}; "
@@ -115,16 +108,11 @@ class Observation(Generic[Received, Noise]):
     @property
     def mean_noise_variance(self) -> float:
         """The noise variance of an average weight."""
-        noise = noise_by_tensor(self.known_noise, self.weights)
-        return one_variance(self.known_noise) if noise is None else mean_noise(noise, self.weights)
+        return mean_variance(self.known_noise, self.weights)
 
     @property
     def known_noise(self) -> NoiseVariance:
-        """The noise variance, where it is known.
-
-        Raises:
-            InvalidConfig: if it is not.
-        """
+        """The noise variance; refused where it is not known."""
         if self.noise_variance is None:
             raise InvalidConfig(
                 "the noise power is unknown; give it: repair(model, noise_variance=1e-4) or repair(model, wnr_db=6). "
@@ -133,11 +121,7 @@ class Observation(Generic[Received, Noise]):
         return cast(NoiseVariance, self.noise_variance)
 
     def at_unit_gain(self) -> "Observation[Received, Noise]":
-        """The same observation with gain and offset undone: `(r - offset) / gain = w + z`.
-
-        Raises:
-            InvalidConfig: if a noisy tensor is one whose gain or offset the channel does not tell.
-        """
+        """The same observation with gain and offset undone: `(r - offset) / gain = w + z`."""
         if (self.gain, self.offset) == (1.0, 0.0):
             return self
         return self.remember("at unit gain", self._at_unit_gain)
@@ -224,20 +208,12 @@ def observe(
             "checked", lambda: check_module(observation.model, normalisation=observation.normalisation)
         )
     if wnr_db is not None:
-        noise_variance = noise_at(observation.weights, wnr_db)
+        check_weights(observation.weights)
+        received = WeightStatistics.from_clean(observation.weights.values())
+        noise_variance = noise_variance_within(wnr_db, received.variance)
     if noise_variance is not None and noise_variance is not observation.noise_variance:
         observation = observation.with_noise(noise_variance)
     return observation
-
-
-def noise_at(weights: Weights, wnr_db: float) -> float:
-    """`sigma_z^2` of received weights whose WNR is known: `Var(r) = (1 + eta) sigma_z^2`.
-
-    >>> noise_at({"w": torch.tensor([3.0, -3.0])}, wnr_db=0.0)
-    4.5
-    """
-    check_weights(weights)
-    return WeightStatistics.from_clean(weights.values()).variance / (1.0 + db_to_ratio(wnr_db))
 
 
 def _check_kind(what: object) -> None:
@@ -254,12 +230,7 @@ def _check_kind(what: object) -> None:
     )
 
 
-def misjudged(observation: Observation[Received, Any], factor: float) -> Observation[Received, Any]:
-    """The observation of a receiver that believes in a noise power this many times the true one."""
-    return observation.with_noise(scaled(observation.known_noise, factor))
-
-
-def of_tensor(value: Gain | Offset, name: str) -> float:
+def of_tensor(value: Gain, name: str) -> float:
     """The gain or offset of one tensor.
 
     >>> of_tensor(2.0, "w"), of_tensor({"w": 3.0}, "w")

@@ -71,9 +71,6 @@ def as_score(returned: object, *, higher_is_better: bool = True) -> Score:
 
     >>> as_score(0.25, higher_is_better=True).loss
     -0.25
-
-    Raises:
-        InvalidConfig: if it is neither a score nor a number.
     """
     if isinstance(returned, Score):
         return returned
@@ -93,11 +90,7 @@ def as_score(returned: object, *, higher_is_better: bool = True) -> Score:
 
 @dataclass(frozen=True)
 class SubsetScore:
-    """A score that can also look at some of the examples only, as racing needs it.
-
-    Attributes:
-        of: judges a network by the examples at some positions.
-        num_examples: how many examples there are.
+    """A score that can also look at some of the examples only, as racing needs it: `of` those at some positions.
 
     >>> score = SubsetScore(lambda network, positions: Score(1.0, 0.0, len(positions)), num_examples=100)
     >>> score(nn.Identity()).num_examples

@@ -23,10 +23,7 @@ def noisy_weights(
 ) -> dict[str, Tensor]:
     """The tensors of a target that the noise touches, by name; they share memory with the target.
 
-    Args:
-        target: a module, a state dict or one tensor.
-        noisy: the names of the noisy tensors, where the rule of `noisy_names` is not what you want.
-        normalisation: module types sent without noise, beside those that `is_normalisation` knows (modules only).
+    They are those that `noisy` names, else those of the rule of `noisy_names`.
 
     >>> list(noisy_weights(nn.Sequential(nn.Linear(1, 1, bias=False), nn.LayerNorm(1))))
     ['0.weight']
@@ -61,9 +58,6 @@ def with_weights(target: Target, weights: Weights, *, in_place: bool = False) ->
 
     Names and shapes are checked before anything is written, so a failure leaves the target as it was. A copy
     shares no memory with the target, and tensors that are tied in the target are tied in the copy.
-
-    Raises:
-        InvalidWeights: if a name is unknown or a shape differs.
     """
     if isinstance(target, Tensor):
         result_tensor = target if in_place else target.detach().clone()

@@ -11,9 +11,6 @@ def db_to_ratio(decibels: float) -> float:
 
     >>> db_to_ratio(20.0), db_to_ratio(float("inf"))
     (100.0, inf)
-
-    Raises:
-        QuietnnError: for NaN and for -inf, which is no signal at all.
     """
     check_is(decibels, Real, "a ratio in decibels", "give a number: wnr_db=6.0")
     if math.isnan(decibels) or decibels == -math.inf:

@@ -41,11 +41,8 @@ def is_normalisation(layer: nn.Module, also: tuple[type[nn.Module], ...] = ()) -
     """Whether a layer normalises: by its type, or by the name of its class or of one that it extends.
 
     `LlamaRMSNorm`, `T5LayerNorm`, `FrozenBatchNorm2d` and the like count. A wrapper such as `PreNorm` does not, for it
-    holds layers with parameters of their own, nor does a linear layer, whatever it is called.
-
-    Args:
-        layer: one module of a network.
-        also: types of your own that count too, by whatever name.
+    holds layers with parameters of their own, nor does a linear layer, whatever it is called. Types that you name count
+    `also`.
 
     >>> class LlamaRMSNorm(nn.Module): ...
     >>> is_normalisation(LlamaRMSNorm()), is_normalisation(nn.Linear(2, 2))
@@ -116,11 +113,7 @@ def noisy_names_of_state(state: Weights) -> tuple[str, ...]:
 
 
 def noisy_names_of_shapes(shapes: Mapping[str, Sequence[int]], floating: Collection[str]) -> tuple[str, ...]:
-    """The same rule where only names and shapes are known, as in the header of a file.
-
-    Args:
-        shapes: the shape of every tensor, by name.
-        floating: the names of those that are floating point.
+    """The same rule where only names and shapes are known, and which are floating point, as in the header of a file.
 
     >>> noisy_names_of_shapes({"fc.weight": (2, 3), "ln.weight": (3,)}, floating=("fc.weight", "ln.weight"))
     ('fc.weight',)
@@ -176,11 +169,7 @@ GROUPINGS = {"whole": whole, "layerwise": layerwise}
 
 
 def partition(names: Sequence[str], groups: str | Partition) -> dict[str, tuple[str, ...]]:
-    """The partition that `groups` names, or the user's own one once it is checked.
-
-    Raises:
-        QuietnnError: if a grouping is unknown, a group is empty, or the groups do not cover each name once.
-    """
+    """The partition that `groups` names, or the user's own one once it is known to cover each name once."""
     if isinstance(groups, str):
         if groups not in GROUPINGS:
             raise QuietnnError(f"there is no grouping {groups!r}; choose one of {', '.join(GROUPINGS)}, or give a dict")
@@ -208,9 +197,6 @@ def check_module(module: nn.Module, *, normalisation: tuple[type[nn.Module], ...
     Scripted modules hide the kinds of their layers, and lazy, sparse, 8-bit and meta tensors have no values to compute
     with. Parameters and running statistics must be finite, and running variances at least zero; other buffers, such as
     masks, may hold infinity.
-
-    Raises:
-        InvalidWeights: with the name of the tensor, or the kind of the module.
     """
     statistics: dict[str, Tensor] = {}
     for prefix, layer in module.named_modules():

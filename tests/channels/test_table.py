@@ -29,7 +29,7 @@ from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.reports.titles import channel_title, level_ticks, over_channels, wnr_axis
 from quietnn.targets import noisy_weights
-from quietnn.tasks.models.resnet import thin_resnet
+from quietnn.tasks.models.resnet import ThinResNet
 from quietnn.weights import Weights
 
 RUN = CliRunner()
@@ -192,6 +192,6 @@ def test_the_rival_of_a_protected_preset_takes_as_many_channel_uses(preset: str)
     protected = settings(preset)
     channel = channel_named(protected.channel, protected.wnr_db[0])
     assert isinstance(channel, Rated)
-    fair = protected.wnr_db[0] + 10 * math.log10(channel.rate(noisy_weights(thin_resnet(20))))
+    fair = protected.wnr_db[0] + 10 * math.log10(channel.rate(noisy_weights(ThinResNet(3))))
     rivals = [*settings("white-rival").wnr_db, *settings("white").wnr_db]
     assert min(abs(rival - fair) for rival in rivals) < 0.005

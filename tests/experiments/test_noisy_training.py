@@ -170,9 +170,8 @@ def test_the_ready_made_configurations_are_valid(path: Path) -> None:
     assert len(config.fixed) <= 6
     assert config.stages()[0][0].methods == ("clean",)
     if "paper" in path.stem:
-        recipe = config.training()
-        assert (recipe.num_rounds, recipe.num_epochs, recipe.batch_size, recipe.learning_rate) == (100, 5, 1024, 0.1)
-        assert (recipe.momentum, recipe.weight_decay, config.num_devices, config.num_active) == (0.9, 5e-4, 20, 4)
+        assert (config.num_rounds, config.num_epochs, config.batch_size, config.learning_rate) == (100, 5, 1024, 0.1)
+        assert (config.momentum, config.weight_decay, config.num_devices, config.num_active) == (0.9, 5e-4, 20, 4)
 
 
 KEPT = sorted((Path(__file__).parents[2] / "results").glob("federated-*/config.json"))

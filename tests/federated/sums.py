@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 from quietnn.channels.awgn import AWGN
 from quietnn.federated.air import Air
-from quietnn.federated.devices import DeviceData, LocalTraining
+from quietnn.federated.devices import DeviceData
 from quietnn.federated.estimators import Affine, Estimator
 from quietnn.federated.rounds import Federation, ServerState, aggregate
+from quietnn.federated.settings import FederationSettings
 from quietnn.repairs.affine import ML
 
 NOISY = ("a.weight", "a.bias", "b.weight")
@@ -44,9 +45,9 @@ def updates(num_devices: int = 4) -> dict[int, dict[str, Tensor]]:
 NOBODY = DeviceData(torch.empty(0), torch.empty(0), nn.Identity())
 
 
-def federation(estimator: Estimator, wnr_db: float, **rest: object) -> Federation:
-    devices = dict.fromkeys(range(10), NOBODY)
-    return Federation(devices, LocalTraining(), Air(AWGN(wnr_db=wnr_db)), estimator, seed=9, **rest)  # type: ignore[arg-type]
+def federation(estimator: Estimator, wnr_db: float, *, told: bool = False, **rest: object) -> Federation:
+    devices, settings = dict.fromkeys(range(10), NOBODY), FederationSettings(told=told)
+    return Federation(devices, settings, Air(AWGN(wnr_db=wnr_db)), estimator, seed=9, **rest)  # type: ignore[arg-type]
 
 
 def run(estimator: Estimator, wnr_db: float = math.inf, *, number: int = 2, **rest: object) -> dict[str, Tensor]:

@@ -1,7 +1,5 @@
 """The server's half of a round, as a pure function."""
 
-import math
-
 import pytest
 import torch
 from tests.federated.sums import NOISY, federation, run, state, updates
@@ -49,15 +47,8 @@ def test_noise_past_the_largest_float_is_divergence() -> None:
 
 
 def test_updates_that_do_not_fit_are_refused() -> None:
-    sent = updates()
-    sent[3]["a.weight"][0, 0] = math.nan
     plain, server = federation(Affine(ML), 0.0), ServerState(4, state())
-    with pytest.raises(Diverged, match="device 3 in round 5 is not finite in a\\.weight"):
-        aggregate(plain, server, sent, noisy=NOISY)
     with pytest.raises(InvalidConfig, match="'c\\.weight' is to be noisy"):
         aggregate(plain, server, updates(), noisy=["c.weight"])
-    del sent[3]["b.weight"]
-    with pytest.raises(InvalidConfig, match="device 3 and the state dict differ in 'b\\.weight'"):
-        aggregate(plain, server, sent, noisy=NOISY)
     with pytest.raises(InvalidConfig, match="no device"):
         aggregate(plain, server, {}, noisy=NOISY)

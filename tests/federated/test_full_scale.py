@@ -19,7 +19,7 @@ from quietnn.weights import noisy_names
 @pytest.mark.parametrize("network", ["resnet18", "shufflenetv2"])
 def test_a_round_at_full_scale(network: str) -> None:
     config = load_config(NoisyTraining, Path(f"federated-paper-{network}"))
-    training = replace(config.training(), num_epochs=1, batch_size=2)
+    training = replace(config, num_epochs=1, batch_size=2, num_active=2)
     generator = torch.Generator().manual_seed(0)
     devices = {
         device: DeviceData(
@@ -29,7 +29,7 @@ def test_a_round_at_full_scale(network: str) -> None:
         )
         for device in range(2)
     }
-    federation = Federation(devices, training, config.air(-10.0), SCHEMES["mmse_layerwise"], num_active=2)
+    federation = Federation(devices, training, config.air(-10.0), SCHEMES["mmse_layerwise"])
     torch.manual_seed(0)
     model = NETWORKS[network]()
     before = ServerState.initial(model)

@@ -31,11 +31,11 @@ def run(federation: Federation, task: FederatedTask, num_rounds: int = 2) -> dic
 
 def plain_fedavg(federation: Federation, task: FederatedTask, num_rounds: int = 2) -> dict[str, Tensor]:
     """FedAvg as one would write it by hand: average the trained state dicts."""
-    recipe = federation.training
+    recipe = federation.settings
     state = task.fresh_model(0).state_dict()
     for number in range(num_rounds):
         trained = []
-        for device in participants(federation.devices, federation.num_active, round_number=number, seed=0):
+        for device in participants(federation.devices, recipe.num_active, round_number=number, seed=0):
             data, model = federation.devices[device], task.fresh_model(0)
             model.load_state_dict(copy.deepcopy(state))
             optimizer = torch.optim.SGD(
@@ -104,7 +104,7 @@ def with_inputs_times(federation: Federation, factor: float, devices: tuple[int,
         device: replace(data, inputs=data.inputs * factor) if device in devices else data
         for device, data in federation.devices.items()
     }
-    return replace(federation, devices=broken, num_active=4)
+    return replace(federation, devices=broken, settings=replace(federation.settings, num_active=4))
 
 
 def test_a_device_whose_update_is_far_too_large_is_left_out_and_named(
@@ -121,7 +121,8 @@ def test_a_device_whose_update_is_far_too_large_is_left_out_and_named(
         assert record["num_devices"] == len(record["devices"]) == 3
         assert reason in record["reasons"][0]
         assert all(bool(tensor.isfinite().all()) for tensor in server.state.values())
-    unbounded = replace(with_inputs_times(federation, 1e6, (bad,)), norm_bound=math.inf)
+    large = with_inputs_times(federation, 1e6, (bad,))
+    unbounded = replace(large, settings=replace(large.settings, norm_bound=math.inf))
     _, record = run_round(unbounded, model, ServerState.initial(digits.fresh_model(0)))
     assert bad in record["devices"]
     assert "missing" not in record

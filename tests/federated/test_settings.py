@@ -30,12 +30,11 @@ def test_the_identity_is_all_that_decides_an_outcome() -> None:
     assert replace(SETTINGS, norm_bound=3.0).identity()["norm_bound"] == 3.0
 
 
-def test_devices_follow_from_the_seed_and_training_from_the_fields(digits: FederatedTask) -> None:
+def test_devices_follow_from_the_seed(digits: FederatedTask) -> None:
     one, again, other = (SETTINGS.devices(digits, seed=seed) for seed in (0, None, 1))
     assert list(one) == list(range(SETTINGS.num_devices))
     assert one[3].labels.equal(again[3].labels)
     assert not one[3].inputs.equal(other[3].inputs)
-    assert SETTINGS.training().batch_size == 25
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ from quietnn.errors import MissingData, QuietnnError
 from quietnn.experiments.config import load_config
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.noisy_training import NoisyTraining
-from quietnn.reports.analysis import analyse_runs, federated_sentences, training_analyses
+from quietnn.reports.analysis import analyse_runs, diverged_sentences, sentences
 from quietnn.reports.figures import render
 from quietnn.reports.page.payload import page_payload
 from quietnn.reports.runs import missing_sentence, read_run
 from quietnn.reports.write import publication_figures
-from quietnn.tasks.plain_pickle import read_plain_pickle
+from quietnn.tasks.cifar10 import read_pickled
 from quietnn.tasks.weights_file import load_weights
 
 ONE = Streaming(num_threads=1, chunk=1)
@@ -225,7 +225,7 @@ def use_temperatures(path: Path) -> None:
 def plain_pickles() -> list[bytes]:
     import numpy as np
 
-    batch = {"labels": [3, 8], "data": np.arange(12, dtype=np.uint8).reshape(2, 6), "names": ["a", "b"]}
+    batch = {"labels": [3, 8], "data": np.zeros((2, 3072), dtype=np.uint8), "names": ["a", "b"]}
     return [pickle.dumps(batch, protocol=protocol) for protocol in (0, 2, 4)][1:]
 
 
@@ -311,13 +311,13 @@ def use_records(path: Path) -> None:
     for only_sound in (True, False):
         runs = [read_run(path.parent, only_sound=only_sound)]
         analysis = analyse_runs(runs, num_resamples=20)
-        json.dumps(page_payload(runs, analysis, num_resamples=20)).encode()
+        json.dumps(page_payload(analysis)).encode()
         if zlib.crc32(path.read_bytes()) % 100 == 0:
             with suppress(MissingData):
                 for figure in publication_figures(runs).values():
                     render(figure, "svg")
-        for task in training_analyses(runs[0].records, num_resamples=20):
-            "\n".join(federated_sentences(task)).encode()
+        for task in analysis.trained:
+            "\n".join([*sentences(task), *diverged_sentences(task.records)]).encode()
 
 
 def run_config() -> list[bytes]:
@@ -331,7 +331,7 @@ def run_config() -> list[bytes]:
 def use_run_config(path: Path) -> None:
     run = read_run(path.parent)
     missing_sentence(run).encode()
-    json.dumps(page_payload([run], analyse_runs([run], num_resamples=2), num_resamples=2)).encode()
+    json.dumps(page_payload(analyse_runs([run], num_resamples=2))).encode()
 
 
 def toml() -> list[bytes]:
@@ -445,7 +445,7 @@ KINDS = (
         beside=lambda: {"in.safetensors": save(tensors())},
         is_json=True,
     ),
-    Kind("pickle", "batch", plain_pickles, lambda path: read_plain_pickle(path.read_bytes()), share=2.0),
+    Kind("pickle", "batch", plain_pickles, lambda path: read_pickled(path.read_bytes()), share=2.0),
     Kind("records", "records.jsonl", all_records, use_records, is_json=True, share=0.4),
     Kind(
         "config",

@@ -15,7 +15,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, repaired_starts
+from quietnn.repairs.fitting.starts import Start, repaired
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.posterior import posterior
 from quietnn.score import Split, folds
@@ -59,8 +59,8 @@ def test_a_start_that_is_better_by_far_is_returned_as_it_is(snapshot: Snapshot) 
     wild = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e4, prior=0.0)
     best = posterior(observation, *blobs(), settings=wild)
     assert best.details["chosen"] == "calibrated"
-    start = repaired_starts(observation, Evidence(blobs()[0]))[0]["calibrated"]
-    assert snapshot(best.model.state_dict()) == snapshot(start.network.state_dict())
+    start = next(repaired(observation, Evidence(blobs()[0])))
+    assert snapshot(best.model.state_dict()) == snapshot(start.model.state_dict())
     losses = best.details["held_out_loss"]
     assert losses["posterior"] > losses["received"] > losses["calibrated"]
 
@@ -70,7 +70,7 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     inputs, labels = blobs()
     evidence = Evidence(inputs, labels)
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
-    starts = repaired_starts(observation, Evidence(inputs))[0]
+    starts = {one.name: one.model for one in repaired(observation, Evidence(inputs))}
     assert list(starts) == ["calibrated"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
@@ -82,7 +82,7 @@ def test_steps_from_a_start_begin_with_its_own_statistics() -> None:
     assert result.details["held_out_loss"]["posterior"] == pytest.approx(
         result.details["held_out_loss"]["calibrated"], rel=1e-4
     )
-    for name, tensor in starts["calibrated"].network.state_dict().items():
+    for name, tensor in starts["calibrated"].state_dict().items():
         assert torch.allclose(result.model.state_dict()[name], tensor, rtol=1e-4, atol=1e-5), name
     alone = posterior(observation, loss_alone(inputs, labels), settings=settings)
     assert alone.details["held_out_loss"]["posterior"] != pytest.approx(
@@ -121,7 +121,7 @@ def test_statistics_that_were_fitted_wrongly_to_rounded_weights_are_not_where_st
     start = Start(broken, noisy_weights(broken), is_anchor=True)
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     alone = posterior(rounded, loss_alone(*blobs()), settings=settings)
-    monkeypatch.setattr("quietnn.repairs.posterior.repaired_starts", lambda *_: ({"calibrated": start}, 1.0))
+    monkeypatch.setattr("quietnn.repairs.posterior.starts_of", lambda *_: iter([("calibrated", start)]))
     result = posterior(rounded, *blobs(), settings=settings)
     assert result.details["held_out_loss"]["blended"] < result.details["held_out_loss"]["calibrated"]
     for name, tensor in alone.model.state_dict().items():
@@ -142,7 +142,7 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
     with torch.no_grad():
         observation.received[3].bias.add_(torch.tensor([4.0, 0.0, 0.0]))  # a preference for one class
     inputs, labels = blobs()
-    starts = repaired_starts(observation, Evidence(inputs))[0]
+    starts = {one.name: one.model for one in repaired(observation, Evidence(inputs))}
     assert list(starts) == ["directions", "centred"]
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     result = posterior(
@@ -163,7 +163,7 @@ def test_a_network_that_normalises_each_input_may_begin_at_a_centred_head() -> N
         "centred",
         "posterior",
     )
-    assert torch.allclose(result.model[3].bias, starts["centred"].network[3].bias, atol=1e-3)
+    assert torch.allclose(result.model[3].bias, starts["centred"][3].bias, atol=1e-3)
 
 
 def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
@@ -179,7 +179,7 @@ def test_a_compiled_network_is_repaired_as_it_was_written() -> None:
 
     results = []
     for network in (received, torch.compile(received, backend=backend)):
-        repaired_starts(Observation(network, 0.1), Evidence(inputs))
+        list(repaired(Observation(network, 0.1), Evidence(inputs)))
         evidence = Evidence(inputs, labels)
         Scratch(Observation(network, None), evidence, blended=True).gradient(
             noisy_weights(network), torch.arange(60), torch.Generator()

@@ -14,7 +14,6 @@ from quietnn.reports.figures import (
     new_figure,
     settle,
     sized,
-    style_named,
 )
 
 
@@ -35,9 +34,8 @@ def test_the_same_figure_is_the_same_file_and_settings_are_left_alone() -> None:
 
 
 def test_an_unknown_style_is_refused() -> None:
-    assert style_named("paper") == "paper"
-    with pytest.raises(InvalidConfig, match="'poster' does not exist; choose screen or paper"):
-        style_named("poster")
+    with pytest.raises(InvalidConfig, match="'poster' does not exist; choose screen or paper"), drawing("poster"):
+        pass
 
 
 def test_a_repeat_keeps_its_colour_and_changes_its_dash() -> None:

@@ -105,7 +105,7 @@ def test_files_figures_and_page(language_records: Make, write_run: Write, tmp_pa
     run = load_run(folder)
     (axes,) = publication_figures([run])["perplexity"].axes
     assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "perplexity")
-    (task,) = page_payload([run], analyse(folder))["tasks"]
+    (task,) = page_payload(analyse(folder))["tasks"]
     assert task["quantity"] == {"name": "perplexity", "axis": "perplexity", "better": "below"}
     assert task["headline"]["text"].startswith("MMSE over ML at perplexity 12.0;")
 

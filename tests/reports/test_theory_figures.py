@@ -8,14 +8,14 @@ import pytest
 
 from quietnn import records
 from quietnn.errors import QuietnnError
-from quietnn.experiments.theory_checks import TheoryChecks
+from quietnn.experiments.theory_checks import theory_records
 from quietnn.reports.theory_figures import quadratic_figure, theory_figures
 from quietnn.reports.write import write_figures
 
 
 @pytest.fixture(scope="module")
 def run() -> list[records.Record]:
-    return list(TheoryChecks(num_samples=200, num_random=0).run())
+    return list(theory_records(num_samples=200))
 
 
 def test_figures_are_drawn_from_the_file_alone_and_are_the_same_each_time(

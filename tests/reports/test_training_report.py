@@ -7,7 +7,7 @@ import pytest
 
 from quietnn import records
 from quietnn.records import Record
-from quietnn.reports.analysis import TaskAnalysis, federated_sentences, training_analyses
+from quietnn.reports.analysis import TaskAnalysis, training_analyses
 from quietnn.reports.write import write_federated_report
 
 
@@ -59,14 +59,15 @@ def test_gains_are_read_from_the_curves(folder: Path) -> None:
     assert gain is not None
     assert gain.gain_db == pytest.approx(10.0)
     assert report.best == 1
-    assert any("+10.0 dB" in sentence for sentence in federated_sentences(report))
+    assert any("gain +10.00 dB" in sentence for sentence in write_federated_report(folder, level=0.7))
 
 
 def test_a_run_that_diverged_counts_as_guessing_and_is_named(folder: Path) -> None:
     records.append(folder / "records.jsonl", [record("ml", -30.0, 0, None)])
     report = analysed(folder)
     assert report.curves[0].mean[0] == pytest.approx(0.1)
-    assert any("ml at -30 dB, draw 0, diverged in round 3" in sentence for sentence in federated_sentences(report))
+    said = write_federated_report(folder)
+    assert any("ml at -30 dB, draw 0, diverged in round 3" in sentence for sentence in said)
 
 
 def test_everything_is_written_beside_the_records(folder: Path) -> None:

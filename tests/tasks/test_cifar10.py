@@ -1,15 +1,21 @@
 """CIFAR-10 is read from every official form, and damaged files are refused with a remedy."""
 
+import contextlib
 import hashlib
+import os
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quietnn.errors import InvalidConfig, MissingData
-from quietnn.tasks.cifar10 import BINARY, PYTHON, Layout, load_cifar10
+from quietnn.tasks.cifar10 import BINARY, PYTHON, Layout, load_cifar10, read_pickled
 
 LayOut = Callable[..., Layout]
 
@@ -108,5 +114,57 @@ def test_labels_out_of_range(tmp_path: Path, lay_out_cifar10: LayOut) -> None:
     path.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     layout = replace(layout, checksums={**layout.checksums, "test_batch": digest})
-    with pytest.raises(InvalidConfig, match="label 77"):
+    with pytest.raises(InvalidConfig, match="classes 0 to 9"):
         load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
+
+
+PIXELS = np.arange(2 * 3072).reshape(2, 3072).astype(np.uint8)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_labels_and_pixels_of_a_pickle(protocol: int) -> None:
+    batch = {"batch_label": "1 of 5", "labels": [6, 9], "data": PIXELS, "filenames": ["a.png", "b.png"]}
+    labels, pixels = read_pickled(pickle.dumps(batch, protocol=protocol))
+    assert labels.tolist() == [6, 9]
+    assert np.array_equal(pixels, PIXELS)
+
+
+def test_a_pickle_of_python_2() -> None:
+    """The official files were written by Python 2: SHORT_BINSTRING text, BINSTRING array bytes."""
+    array = b"cnumpy.core.multiarray\n_reconstruct\nq\x02cnumpy\nndarray\nq\x03K\x00\x85U\x01b\x87R"
+    array += b"(K\x01K\x02M\x00\x0c\x86cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
+    array += b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array += b"\x89T" + PIXELS.size.to_bytes(4, "little") + PIXELS.tobytes() + b"tb"
+    labels, pixels = read_pickled(b"\x80\x02}q\x01(U\x04dataq\x04" + array + b"U\x06labelsq\x05](K\x06K\x09eu.")
+    assert labels.tolist() == [6, 9]
+    assert np.array_equal(pixels, PIXELS)
+
+
+class _Hostile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_hostile_pickle_is_refused_and_not_run(tmp_path: Path, protocol: int) -> None:
+    target = tmp_path / "owned"
+    with pytest.raises(InvalidConfig):
+        read_pickled(pickle.dumps({"labels": [1], "data": _Hostile(target)}, protocol=protocol))
+    assert not target.exists()
+
+
+@given(st.integers(0, 400), st.binary(max_size=3))
+def test_damaged_pickles_raise_only_our_error(cut: int, junk: bytes) -> None:
+    whole = pickle.dumps({"labels": [1, 2], "data": np.arange(9, dtype=np.uint8).reshape(3, 3)}, protocol=2)
+    with contextlib.suppress(InvalidConfig):
+        read_pickled(whole[: min(cut, len(whole) - 1)] + junk)
+
+
+def test_a_hundred_bytes_do_not_ask_for_256_gib() -> None:
+    """Arrays are as large as the bytes that are there, whatever number or text claims more."""
+    for claim in (b"\x8a\x05" + (2**38).to_bytes(5, "little"), b"T\xff\xff\xff\x7f", b"\x8e" + b"\xff" * 7 + b"\x00"):
+        with pytest.raises(InvalidConfig):
+            read_pickled(b"\x80\x02}(U\x06labels](K\x01eU\x04data" + claim + b"u.")

@@ -45,11 +45,9 @@ def test_bytes_that_are_not_text(tmp_path: Path) -> None:
         read_tsv(path)
 
 
-def test_missing_file_and_unknown_split(tmp_path: Path) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=r"sst2/dev\.tsv"):
         load_sst2(tmp_path, "dev")
-    with pytest.raises(InvalidConfig, match="train, dev, test"):
-        load_sst2(tmp_path, "valid")
 
 
 def test_padding_does_not_change_the_score(sst2_dir: Path) -> None:

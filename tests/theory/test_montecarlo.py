@@ -6,8 +6,7 @@ import pytest
 from quietnn.errors import QuietnnError
 from quietnn.theory.montecarlo import Estimate, simulate_mean_output, simulate_quadratic, simulate_shallow
 from quietnn.theory.quadratic import QuadraticNetwork
-from quietnn.theory.shallow import ShallowNetwork
-from quietnn.theory.shallow_exact import mean_output_exact
+from quietnn.theory.shallow import ShallowNetwork, mean_output_exact
 
 
 @pytest.mark.parametrize("number", range(10))

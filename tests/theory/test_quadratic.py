@@ -154,10 +154,10 @@ def test_error_broadcasts_over_arrays() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weight_variance": -1.0}, "weight_variance is -1.0; it must be finite and above 0"),
+        ({"weight_variance": -1.0}, "weight_variance is -1.0; it must be a finite number above 0"),
         ({"weight_variance": 0.0}, "weight_variance is 0.0"),
         ({"weight_variance": math.nan}, "weight_variance is nan"),
-        ({"noise_variance": -0.5}, "noise_variance is -0.5; it must be finite and at least 0"),
+        ({"noise_variance": -0.5}, "noise_variance is -0.5; a variance must be finite and not negative"),
         ({"noise_variance": math.inf}, "noise_variance is inf"),
         ({"dimension": 0}, "dimension is 0; it must be a whole number of at least 1"),
         ({"dimension": 2.5}, "dimension is 2.5"),

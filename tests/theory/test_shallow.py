@@ -1,4 +1,4 @@
-"""Theorem 2: the printed form, the corrected leading order and the exact error."""
+"""Theorem 2: the printed form, the corrected leading order and the exact error by quadrature; Lemma 1."""
 
 import math
 
@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.integrate import quad
 from scipy.optimize import minimize, minimize_scalar
 
 from quietnn.errors import QuietnnError
 from quietnn.theory.family import affine_coefficients
-from quietnn.theory.shallow import Form, ShallowNetwork
+from quietnn.theory.shallow import Form, ShallowNetwork, mean_output_exact, mean_output_taylor
 
 PAPER = ShallowNetwork(weight_variance=1.0, noise_variance=0.5, num_hidden=10, input_limit=0.4)
 networks = st.builds(
@@ -20,6 +22,7 @@ networks = st.builds(
     num_hidden=st.integers(1, 20),
     input_limit=st.floats(0.02, 1.0),
 )
+Rule = tuple[NDArray[np.float64], NDArray[np.float64]]
 FORMS: tuple[Form, ...] = ("exact", "leading", "printed", "printed_without_stray")
 
 
@@ -70,15 +73,15 @@ def test_exact_optimum_matches_a_numerical_optimiser(network: ShallowNetwork) ->
 
 
 @given(networks)
-def test_gains_are_ratios_of_errors(network: ShallowNetwork) -> None:
-    for form in ("leading", "printed"):
-        ml_error = network.ml_error(form)
-        assert network.gain(form) == pytest.approx((ml_error - network.optimal_error(form)) / ml_error, abs=1e-9)
+def test_errors_and_gains_are_those_of_the_theorem(network: ShallowNetwork) -> None:
     sw, sz, s, c = network.weight_variance, network.noise_variance, network.received_variance, network.input_limit
     unit = network.num_hidden * c**2 / 3
     assert network.ml_error("printed") == pytest.approx(2 * unit * sw * sz)
     assert network.optimal_error("printed") == pytest.approx(2 * unit * sz * sw**2 / (sw + 2 * sz), rel=1e-6)
     assert network.ml_error("leading") == pytest.approx(unit * (s**2 - sw**2))
+    assert network.gain("printed") == pytest.approx(2 * sz / (sw + 2 * sz), abs=1e-9)
+    assert network.gain("leading") == pytest.approx(1 - (sw / s) ** 2, abs=1e-9)
+    assert network.optimal_lambda_prime("leading") == pytest.approx(0.0, abs=1e-9)
 
 
 @given(networks)
@@ -106,15 +109,15 @@ def test_without_noise_nothing_is_lost() -> None:
     assert network.ml_error() == pytest.approx(0.0, abs=1e-15)
     assert network.gain() == 0.0
     assert network.optimal_theta() == pytest.approx(1.0)
-    with pytest.raises(QuietnnError, match="noise_variance is 0, where every lambda' gives theta = 1"):
+    with pytest.raises(QuietnnError, match="every lambda' gives theta = 1; noise_variance must be positive"):
         network.optimal_lambda_prime()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weight_variance": -1.0}, "weight_variance is -1.0; it must be finite and above 0"),
-        ({"noise_variance": math.nan}, "noise_variance is nan; it must be finite and at least 0"),
+        ({"weight_variance": -1.0}, "weight_variance is -1.0; it must be a finite number above 0"),
+        ({"noise_variance": math.nan}, "noise_variance is nan; a variance must be finite and not negative"),
         ({"num_hidden": 0}, "num_hidden is 0; it must be a whole number of at least 1"),
         ({"input_limit": 0.0}, "input_limit is 0.0; it must be a finite number above 0"),
         ({"input_limit": math.inf}, "input_limit is inf"),
@@ -132,3 +135,72 @@ def test_unknown_form_is_refused() -> None:
     for call in (PAPER.optimal_theta, PAPER.ml_error, PAPER.gain, PAPER.optimal_lambda_prime):
         with pytest.raises(QuietnnError, match="form is 'taylor'; it must be one of"):
             call("taylor")  # type: ignore[arg-type]
+
+
+def gauss_hermite(num_nodes: int) -> Rule:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
+    return nodes, weights / math.sqrt(2 * math.pi)
+
+
+def equispaced(num_nodes: int) -> Rule:
+    nodes = np.linspace(-9.0, 9.0, num_nodes)
+    weights = np.exp(-(nodes**2) / 2)
+    return nodes, weights / weights.sum()
+
+
+def by_hand(network: ShallowNetwork, theta: float, rho: float, rule: Rule, num_x: int) -> float:
+    """The error as an integral over u, its noise and x, without the conditional mean that saves one of them."""
+    nodes, weights = rule
+    sw, s, n = network.weight_variance, network.received_variance, network.num_hidden
+    u, du = math.sqrt(sw) * nodes[:, None], math.sqrt(network.noise_variance) * nodes
+    total = 0.0
+    for at, x_weight in zip(*np.polynomial.legendre.leggauss(num_x), strict=True):
+        x = network.input_limit * (at + 1) / 2
+        t, t_hat = np.tanh(u * x), np.tanh((theta * (u + du) + rho) * x)
+        own = (theta**2 * s + rho**2) * t_hat**2 - 2 * theta * sw * t * t_hat + sw * t**2
+        total += x_weight / 2 * n * (weights @ own @ weights + (n - 1) * (rho * (weights @ t_hat @ weights)) ** 2)
+    return float(total)
+
+
+@pytest.mark.parametrize("theta_rho", [(1.0, 0.0), (0.7, 0.0), (0.8, 0.6)])
+def test_gauss_hermite_agrees_at_the_papers_setting(theta_rho: tuple[float, float]) -> None:
+    assert PAPER.error(*theta_rho) == pytest.approx(by_hand(PAPER, *theta_rho, gauss_hermite(64), 16), rel=1e-11)
+
+
+@pytest.mark.parametrize(("sw", "sz", "c"), [(0.2, 0.1, 0.1), (1.0, 2.0, 1.0), (2.0, 2.0, 2.0)])
+def test_quadrature_has_converged(sw: float, sz: float, c: float) -> None:
+    network = ShallowNetwork(sw, sz, 7, c)
+    assert network.error(0.9, 0.4) == pytest.approx(by_hand(network, 0.9, 0.4, equispaced(480), 48), rel=1e-9)
+
+
+def test_one_hidden_unit_against_adaptive_integration() -> None:
+    """N = 1, rho = 0: integrate `E t_hat^2` over one Gaussian with scipy instead of our nodes."""
+    network = ShallowNetwork(1.0, 1e-12, 1, 0.5)  # without noise the error of theta is E (theta t(theta u) - t(u))^2
+
+    def inner(x: float) -> float:
+        def integrand(u: float) -> float:
+            value = 0.36 * np.tanh(0.6 * u * x) ** 2 - 1.2 * np.tanh(0.6 * u * x) * np.tanh(u * x)
+            return float((value + np.tanh(u * x) ** 2) * np.exp(-u * u / 2) / math.sqrt(2 * math.pi))
+
+        return float(quad(integrand, -10, 10, epsabs=1e-13)[0])
+
+    expected = quad(inner, 0, 0.5, epsabs=1e-12)[0] / 0.5
+    assert network.error(0.6, 0.0) == pytest.approx(expected, rel=1e-8)
+
+
+def test_lemma_1_errs_by_the_fourth_order_in_the_noise() -> None:
+    u, v, x = [0.9, -0.4, 1.6], [1.2, 0.7, -0.5], 0.8
+    gaps = [
+        abs(
+            mean_output_taylor(u, v, x, theta=0.8, rho=0.1, noise_variance=noise_variance)
+            - mean_output_exact(u, v, x, theta=0.8, rho=0.1, noise_variance=noise_variance)
+        )
+        for noise_variance in (0.04, 0.01)
+    ]
+    assert gaps[0] / gaps[1] == pytest.approx(16, rel=0.1)  # a quarter of the variance, a sixteenth of the error
+
+
+def test_lemma_1_refuses_a_negative_variance() -> None:
+    for mean in (mean_output_taylor, mean_output_exact):
+        with pytest.raises(QuietnnError, match="noise_variance is -1"):
+            mean([1.0], [1.0], 0.1, theta=1.0, rho=0.0, noise_variance=-1)

@@ -1,22 +1,24 @@
-"""The interface of every channel: weights in, noisy weights and their noise variance out; and checks of its settings.
-
-Each message about a setting names it, its value and its limits.
-"""
+"""The interface of every channel: weights in, noisy weights and their noise out; and checks of its settings."""
 
 import math
+from abc import ABC, abstractmethod
 from numbers import Integral, Real
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 from typing_extensions import TypeVar
 
+from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance
+from quietnn.noise import NoiseVariance, TensorNoise
 from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights
+from quietnn.weights import Weights, check_weights
 
 Told = TypeVar("Told", covariant=True, default=NoiseVariance)
+
+Arrived = tuple[Tensor, tuple[TensorNoise, float, float]]
+"""What arrives of a tensor, and what is told of it: noise variance, gain and offset."""
 
 LOWEST_LINK_DB = -100.0
 """Below it a link carries nothing, and its noise variances come near the end of the floats."""
@@ -49,21 +51,36 @@ class Rated(Protocol):
         ...
 
 
-@runtime_checkable
-class Settling(Protocol):
-    """A channel that must know something of all tensors before it can send one: their power, the bits they cost."""
+class ByTensor(ABC):
+    """A channel that treats every tensor by itself and tells noise variance, gain and offset of each."""
 
-    def settled(self, weights: Weights) -> Channel:
-        """The channel with that settled, which then treats every tensor by itself.
+    by_tensor: ClassVar[bool] = True
+    rounds: bool = False
 
-        It looks at one tensor after the other, as seldom as it can: each look may be a reading from a file.
-        """
-        ...
+    @abstractmethod
+    def send(self, tensor: Tensor, *, seed: int, name: str) -> Arrived:
+        """What arrives of a tensor, and what is told of it."""
+
+    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
+        """What arrives of the weights, with what the sender, who knows both, can tell of every tensor."""
+        check_weights(weights)
+        check_seed(seed)
+        sent = {name: self.send(tensor, seed=seed, name=name) for name, tensor in weights.items()}
+        noise: dict[str, TensorNoise] = {name: told[0] for name, (_, told) in sent.items()}
+        gain, offset = ({name: told[place] for name, (_, told) in sent.items()} for place in (1, 2))
+        received = {name: arrived for name, (arrived, _) in sent.items()}
+        return Observation(received, noise, gain, offset, rounded=self.rounds)  # type: ignore[arg-type]
 
 
 def settle(channel: Channel, weights: Weights) -> Channel:
-    """The channel as it will treat these weights; itself, if there is nothing to settle."""
-    return channel.settled(weights) if isinstance(channel, Settling) else channel
+    """The channel as it will treat these weights; itself, if there is nothing to settle.
+
+    One that must know something of all tensors before it can send one (their power, the bits they cost) has a method
+    `settled(weights)`, which returns a channel that then treats every tensor by itself. It looks at one tensor after
+    the other, as seldom as it can: each look may be a reading from a file.
+    """
+    settled: Channel = channel.settled(weights) if hasattr(channel, "settled") else channel
+    return settled
 
 
 def is_by_tensor(channel: Channel) -> bool:

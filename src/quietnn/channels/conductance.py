@@ -4,19 +4,16 @@ The device on the weight's side carries `|w|`, the other is left at zero and has
 largest weight of a tensor to the largest conductance, so here conductances are relative to it: `x = |w| / max |w|`.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quietnn.channels.moments import Conditional, ErrorMoments, observed
-from quietnn.channels.randomness import check_seed, standard_normal
-from quietnn.noise import NoiseVariance, TensorNoise
-from quietnn.observation import Observation
-from quietnn.weights import Weights, check_weights
+from quietnn.channels.base import Arrived, ByTensor
+from quietnn.channels.moments import Conditional, ErrorMoments
+from quietnn.channels.randomness import standard_normal
 
 _NUM_KNOTS = 513
 
@@ -34,7 +31,7 @@ class Draws:
         return drawn.view(like.shape).to(like)
 
 
-class Memory(ABC):
+class Memory(ByTensor):
     """A channel of memory cells. Its devices say what becomes of conductances, which are relative to the largest.
 
     Attributes:
@@ -46,7 +43,6 @@ class Memory(ABC):
 
     compensate: bool
     tile: int = 0
-    by_tensor: ClassVar[bool] = True
 
     @abstractmethod
     def write(self, target: Tensor, draws: Draws) -> Tensor:
@@ -60,20 +56,13 @@ class Memory(ABC):
     def moments(self, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and second moment of what is read, for each target."""
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """What is read of the weights, with gain and noise as the model predicts them for each tensor."""
-        check_weights(weights)
-        check_seed(seed)
-        received: dict[str, Tensor] = {}
-        told: dict[str, tuple[TensorNoise, float, float]] = {}
-        for name, tensor in weights.items():
-            width = tensor[0].numel() if self.tile and tensor.dim() > 1 else 0
-            if width <= self.tile:
-                received[name], told[name] = self._on_one_tile(tensor, seed=seed, name=name)
-            else:
-                received[name], noise = self._on_tiles(tensor, seed=seed, name=name)
-                told[name] = noise, 1.0, 0.0
-        return observed(received, told, rounded=False)
+    def send(self, tensor: Tensor, *, seed: int, name: str) -> Arrived:
+        """What is read of a tensor, with gain and noise as the model predicts them."""
+        width = tensor[0].numel() if self.tile and tensor.dim() > 1 else 0
+        if width <= self.tile:
+            return self._on_one_tile(tensor, seed=seed, name=name)
+        read, noise = self._on_tiles(tensor, seed=seed, name=name)
+        return read, (noise, 1.0, 0.0)
 
     def _on_one_tile(self, tensor: Tensor, *, seed: int, name: str) -> tuple[Tensor, tuple[float, float, float]]:
         """What is read, and what is told of it: noise variance, gain and offset."""

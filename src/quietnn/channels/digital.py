@@ -1,33 +1,26 @@
 """The reference: weights as bits, at the capacity of the same link.
 
-A real channel use at signal-to-noise ratio `eta` carries at most `C = log2(1 + eta) / 2` bits without error. Sent
-digitally over as many uses as there are weights, a model therefore has `C` bits a weight. Here they are spent as
-practice would: uniform steps, each tensor's levels entropy-coded by their own frequencies and scaled by the one factor
-that is best for it, everything decoded without error. Steps are the smallest whose entropy, averaged over all weights,
-is at most `C`: either in proportion to each tensor's standard deviation, so that every layer has the same relative
-error, or one for the model, which has the least squared error and leaves layers of small weights nothing at few bits.
-
-For Gaussian weights no code can do better than squared error `sigma_w^2 2^-2C = sigma_w^2 / (1 + eta)`, which is just
-that of sending the weights as they are and MMSE (Goblick, "Theoretical limitations on the transmission of data from
-analog sources", 1965). Scalar quantisation loses up to a quarter bit a weight.
+A real channel use at signal-to-noise ratio `eta` carries at most `C = log2(1 + eta) / 2` bits without error. Sent over
+as many uses as there are weights, a model has `C` bits a weight, which are spent on uniform steps, the smallest whose
+entropy, averaged over all weights, is at most `C`. Steps in proportion to each tensor's standard deviation give every
+layer the same relative error; one for the model has the least squared error and leaves layers of small weights nothing
+at few bits. docs/channels.md tells how it compares; scalar quantisation loses up to a quarter bit a weight.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import check_link_db
-from quietnn.channels.moments import ErrorMoments, observed
-from quietnn.channels.randomness import check_seed
+from quietnn.channels.base import Arrived, ByTensor, check_link_db
+from quietnn.channels.moments import ErrorMoments
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation
 from quietnn.units import db_to_ratio
-from quietnn.weights import Weights, check_weights, checked
+from quietnn.weights import Weights, checked
 
 _SMALLEST = 2.0**-20
 """Of the steps that are tried, over the one that makes zeros of all weights."""
@@ -68,7 +61,7 @@ class CodedDigital:
         return math.log2(1.0 + db_to_ratio(self.wnr_db)) / 2
 
     def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The quantised weights, free of errors; the seed changes nothing."""
+        """The quantised weights, free of errors."""
         return self.settled(weights).transmit(weights, seed=seed)
 
     def settled(self, weights: Weights) -> "SettledCode":
@@ -95,20 +88,21 @@ class CodedDigital:
 
 
 @dataclass(frozen=True)
-class SettledCode:
+class SettledCode(ByTensor):
     """A code whose steps, by tensor name, were chosen for all tensors together."""
 
     steps: Mapping[str, float]
 
-    by_tensor: ClassVar[bool] = True
+    rounds = True
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The quantised weights, free of errors; the seed changes nothing."""
-        check_weights(weights)
-        check_seed(seed)
-        received = {name: _decoded(tensor, self.steps[name]) for name, tensor in weights.items()}
-        told = {name: ErrorMoments.of(tensor, received[name]).told for name, tensor in weights.items()}
-        return observed(received, told, rounded=True)
+    def send(self, tensor: Tensor, *, seed: int, name: str) -> Arrived:
+        """The quantised weights, free of errors, scaled by the factor of least squared error; the seed changes nothing.
+
+        That factor, one number a tensor, is sent along.
+        """
+        plain = _levels(tensor, self.steps[name]) * self.steps[name]
+        decoded = (plain * ErrorMoments.of(tensor, plain).best_multiplier).to(tensor.dtype)
+        return decoded, ErrorMoments.of(tensor, decoded).told
 
 
 def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, Sequence[float]]) -> list[float]:
@@ -136,12 +130,6 @@ def _entropy(tensor: Tensor, step: float) -> float:
 
 def _levels(tensor: Tensor, step: float) -> Tensor:
     return (tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32)) / step).round_()
-
-
-def _decoded(tensor: Tensor, step: float) -> Tensor:
-    """The levels, scaled by the factor of least squared error; one number a tensor is sent along."""
-    plain = _levels(tensor, step) * step
-    return (plain * ErrorMoments.of(tensor, plain).best_multiplier).to(tensor.dtype)
 
 
 def _unit(tensor: Tensor) -> float:

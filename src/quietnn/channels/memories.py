@@ -1,10 +1,9 @@
 """Phase-change and resistive memory by what was measured on chips, in the numbers of the open model (aihwkit, Rasch et
 al., AICAS 2021). `x` is the conductance over the largest, and every `n` is a standard normal of its own.
 
-*Phase-change memory* is written with an error, drifts, and is read with noise that grows with time: Nandakumar et al.,
-"Phase-change memory models for deep learning training and inference" (ICECS 2019), and Joshi et al., "Accurate deep
-neural network inference using computational phase-change memory" (Nature Communications, 2020). `t` is the time since
-writing, `t_0 = 20 s` that of the first reading, `t_r = 250 ns` that of a read:
+*Phase-change memory* is written with an error, drifts, and is read with noise that grows with time (Nandakumar et al.,
+ICECS 2019; Joshi et al., Nature Communications 2020). `t` is the time since writing, `t_0 = 20 s` that of the first
+reading, `t_r = 250 ns` that of a read:
 
     written   x_0 = max(x + sigma(x) n, 0)              sigma(x) = (0.26348 + 1.9650 x - 1.1731 x^2) / 25
     drift     x_t = x_0 (t / t_0)^-nu                   nu = |mu(x) + s(x) n|
@@ -12,12 +11,10 @@ writing, `t_0 = 20 s` that of the first reading, `t_r = 250 ns` that of a read:
     read      max(x_t (1 + kappa n), 0)                 kappa = q(x_0) sqrt(ln((t + t_r) / (2 t_r)))
               q(x) = min(0.0088 / max(x^0.65, 0.001), 0.2)
 
-*Resistive memory* relaxes rather than drifts: the spread grows, the mean stays. Wan et al., "A compute-in-memory chip
-based on resistive random-access memory" (Nature, 2022), measured one second, one day and two days after writing:
+*Resistive memory* relaxes rather than drifts: the spread grows, the mean stays (Wan et al., Nature 2022). Its fast read
+noise, about one per cent, is left out; docs/channels.md tells what else is not modelled.
 
     read      max(x + sigma_t(x) n, 0)                  sigma_t a polynomial of degree four in x
-
-Fast read noise of resistive memory, about one per cent, is left out; docs/channels.md tells what else is not modelled.
 """
 
 import math

@@ -1,15 +1,11 @@
 """What a channel's error is like: its size, its part in line with the weights, the rest, and how Gaussian that is.
 
-Any channel, deterministic or not, can be written as a gain and a noise that is uncorrelated with the weights
-(Bussgang's decomposition, "Crosscorrelation functions of amplitude-distorted Gaussian signals", MIT, 1952, for any
-distribution; docs/channels.md tells what follows):
-
-    r = gain (w + z) + offset
-    gain = Cov(w, r) / Var(w)       offset = E[r] - gain E[w]       sigma_z^2 = Var(r) / gain^2 - Var(w)
+Any channel, deterministic or not, can be written as `r = gain (w + z) + offset` with a noise that is uncorrelated with
+the weights (Bussgang 1952, for any distribution; docs/channels.md tells what follows).
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +14,7 @@ from torch import Tensor
 
 from quietnn.errors import QuietnnError
 from quietnn.moments import WeightStatistics
-from quietnn.noise import NoiseVariance, TensorNoise, mean_noise, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, mean_variance, noise_of_each
 from quietnn.observation import Observation, of_tensor, undone
 from quietnn.units import ratio_to_db
 from quietnn.weights import Weights
@@ -38,16 +34,7 @@ Conditional = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class ErrorMoments:
-    """First and second moments of weights `w` and what a channel made of them, `r`.
-
-    Attributes:
-        num_weights: how many weights they were taken over.
-        weight_mean: `E[w]`.
-        weight_variance: `Var(w)`.
-        received_mean: `E[r]`.
-        received_variance: `Var(r)`.
-        covariance: `Cov(w, r)`.
-    """
+    """First and second moments of weights `w` and what a channel made of them, `r`."""
 
     num_weights: int
     weight_mean: float
@@ -130,16 +117,6 @@ class ErrorMoments:
     def best_multiplier(self) -> float:
         """`Cov(w, r) / Var(r)`, the `theta` of the best linear estimate from `r` as it came."""
         return self.covariance / self.received_variance if self.received_variance else 0.0
-
-
-def observed(
-    received: dict[str, Tensor], told: Mapping[str, tuple[TensorNoise, float, float]], *, rounded: bool
-) -> Observation[dict[str, Tensor], NoiseVariance]:
-    """What arrived, with noise variance, gain and offset as they are told of every tensor."""
-    noise: dict[str, TensorNoise] = {name: own[0] for name, own in told.items()}
-    gain = {name: own[1] for name, own in told.items()}
-    offset = {name: own[2] for name, own in told.items()}
-    return Observation(received, noise, gain, offset, rounded=rounded)
 
 
 def weight_points(weights: Tensor, *, num_points: int = _NUM_POINTS) -> Tensor:
@@ -240,28 +217,18 @@ class ErrorShape:
 
 def errors_at_unit_gain(weights: Weights, observation: Observation[dict[str, Tensor], NoiseVariance]) -> Tensor:
     """All errors `z = (r - offset) / gain - w` of a model, in a row."""
-    gain, offset = observation.gain, observation.offset
-    return torch.cat(
-        [
-            (
-                undone(observation.received[name].double(), of_tensor(gain, name), of_tensor(offset, name)) - tensor
-            ).flatten()
-            for name, tensor in weights.items()
-        ]
-    )
+    errors = []
+    for name, tensor in weights.items():
+        gain, offset = of_tensor(observation.gain, name), of_tensor(observation.offset, name)
+        errors.append((undone(observation.received[name].double(), gain, offset) - tensor).flatten())
+    return torch.cat(errors)
 
 
 def told_variances(weights: Weights, observation: Observation[dict[str, Tensor], NoiseVariance]) -> Tensor:
     """The variance that the receiver was told for every one of them."""
-    noise = noise_by_tensor(observation.noise_variance, weights)
-    if noise is None:
-        noise = dict.fromkeys(weights, one_variance(observation.noise_variance))
-    return torch.cat(
-        [
-            torch.as_tensor(noise[name], dtype=torch.float64).expand(tensor.shape).flatten()
-            for name, tensor in weights.items()
-        ]
-    )
+    noise = noise_of_each(observation.noise_variance, weights)
+    told = [torch.as_tensor(noise[name], dtype=torch.float64).expand(own.shape) for name, own in weights.items()]
+    return torch.cat([own.flatten() for own in told])
 
 
 def effective_wnr_db(weights: Weights, noise_variance: NoiseVariance) -> float:
@@ -270,6 +237,5 @@ def effective_wnr_db(weights: Weights, noise_variance: NoiseVariance) -> float:
     >>> effective_wnr_db({"w": torch.tensor([-1.0, 1.0])}, {"w": 0.1})
     10.0
     """
-    noise = noise_by_tensor(noise_variance, weights)
-    mean = one_variance(noise_variance) if noise is None else mean_noise(noise, weights)
+    mean = mean_variance(noise_variance, weights)
     return ratio_to_db(WeightStatistics.from_clean(weights.values()).variance / mean) if mean else math.inf

@@ -4,31 +4,24 @@
 
     r = step * clamp(round(w / step), -m, m)        m = 2^(bits - 1) - 1
 
-The grid is symmetric about zero, as in usual weight quantisation: at 2 bits it is {-1, 0, 1}. The error is a function
-of the weights, so nothing about it is white or Gaussian; where the step is small against the weights' spread it behaves
-as if it were uniform and uncorrelated with them, of variance `step^2 / 12` (Widrow and Kollar, "Quantization Noise",
-2008). At few bits it does not: the gain differs from one and `step^2 / 12` from the truth, see `channels.moments`. With
-subtractive dither, `r = Q(w + u) - u`, it does at any step (Schuchman, "Dither signals and their effect on quantization
-noise", 1964).
+The grid is symmetric about zero, as in usual weight quantisation: at 2 bits it is {-1, 0, 1}. With subtractive dither,
+`r = Q(w + u) - u`, the error is uniform and uncorrelated with the weights at any step; docs/channels.md tells more.
 
-*A shorter mantissa*, as in formats of 16 bits and fewer: a float32 is `+-1.f 2^e` with 23 bits of `f`; here the first
-few are kept, by cutting (towards zero, which shrinks every weight) or by rounding to the nearest with ties to even
-(which does not). The exponent keeps its 8 bits. The error is relative: about uniform up to `2^-bits` of the weight's
-power of two, so large weights carry more of it.
+*A shorter mantissa*, as in formats of 16 bits and fewer: of the 23 bits of a float32 the first few are kept, by cutting
+(towards zero, which shrinks every weight) or by rounding to the nearest with ties to even (which does not). Exponents
+keep their 8 bits.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from quietnn.channels.moments import Conditional, ErrorMoments, observed, pooled, weight_points
-from quietnn.channels.randomness import check_seed, uniform
+from quietnn.channels.base import Arrived, ByTensor
+from quietnn.channels.moments import Conditional, ErrorMoments, pooled, weight_points
+from quietnn.channels.randomness import uniform
 from quietnn.errors import InvalidConfig, unknown_choice
-from quietnn.noise import NoiseVariance, TensorNoise
-from quietnn.observation import Observation
-from quietnn.weights import Weights, check_weights
+from quietnn.noise import TensorNoise
 
 CLIPS = ("max", "mse")
 ROUNDINGS = ("truncate", "nearest")
@@ -41,7 +34,7 @@ _FEWEST_POINTS, _MOST_POINTS = 2_001, 400_001
 
 
 @dataclass(frozen=True)
-class Quantisation:
+class Quantisation(ByTensor):
     """Uniform quantisation of every tensor to a few bits a weight.
 
     Attributes:
@@ -59,8 +52,6 @@ class Quantisation:
     dither: bool = False
     clip: str = "max"
 
-    by_tensor: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         """Refuse what is no quantiser."""
         if self.num_bits not in range(2, 17):
@@ -68,21 +59,21 @@ class Quantisation:
         if self.clip not in CLIPS:
             raise unknown_choice("clip", self.clip, CLIPS)
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The quantised weights, with gain, offset and noise variance as the sender, who knows both, can tell them."""
-        check_weights(weights)
-        check_seed(seed)
-        received, told = {}, {}
-        for name, tensor in weights.items():
-            step = self.steps(tensor)
-            received[name] = self.quantise(tensor, step, seed=seed, name=name)
-            # What one dither does is random, so it is predicted; those of many channels even out.
-            predicted = self.dither and step.ndim == 0
-            moments = self.predict(tensor) if predicted else ErrorMoments.of(tensor, received[name])
-            # Dither has no offset within the range, which is exact where nothing is clipped.
-            offset = 0.0 if self.dither and self.clip == "max" else moments.offset
-            told[name] = self._noise(moments, tensor, received[name], step), moments.gain, offset
-        return observed(received, told, rounded=not self.dither)
+    @property
+    def rounds(self) -> bool:  # type: ignore[override]
+        """Whether the error is that of rounding: with dither it is noise."""
+        return not self.dither
+
+    def send(self, tensor: Tensor, *, seed: int, name: str) -> Arrived:
+        """The quantised weights, with gain, offset and noise variance."""
+        step = self.steps(tensor)
+        received = self.quantise(tensor, step, seed=seed, name=name)
+        # What one dither does is random, so it is predicted; those of many channels even out.
+        predicted = self.dither and step.ndim == 0
+        moments = self.predict(tensor) if predicted else ErrorMoments.of(tensor, received)
+        # Dither has no offset within the range, which is exact where nothing is clipped.
+        offset = 0.0 if self.dither and self.clip == "max" else moments.offset
+        return received, (self._noise(moments, tensor, received, step), moments.gain, offset)
 
     def steps(self, tensor: Tensor) -> Tensor:
         """The step of a tensor, or of each of its channels, in a shape that broadcasts to it."""
@@ -161,7 +152,7 @@ class Quantisation:
 
 
 @dataclass(frozen=True)
-class MantissaTruncation:
+class MantissaTruncation(ByTensor):
     """Keeps some bits of every weight's mantissa.
 
     Attributes:
@@ -175,7 +166,7 @@ class MantissaTruncation:
     num_bits: int
     rounding: str = "truncate"
 
-    by_tensor: ClassVar[bool] = True
+    rounds = True
 
     def __post_init__(self) -> None:
         """Refuse what float32 has not."""
@@ -184,13 +175,10 @@ class MantissaTruncation:
         if self.rounding not in ROUNDINGS:
             raise unknown_choice("rounding", self.rounding, ROUNDINGS)
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """The shortened weights, with gain and noise variance as the sender can tell them; the seed changes nothing."""
-        check_weights(weights)
-        check_seed(seed)
-        received = {name: self.shorten(tensor).to(tensor.dtype) for name, tensor in weights.items()}
-        told = {name: ErrorMoments.of(tensor, received[name]).told for name, tensor in weights.items()}
-        return observed(received, told, rounded=True)
+    def send(self, tensor: Tensor, *, seed: int, name: str) -> Arrived:
+        """The shortened weights, with gain and noise variance; the seed changes nothing."""
+        received = self.shorten(tensor).to(tensor.dtype)
+        return received, ErrorMoments.of(tensor, received).told
 
     def shorten(self, values: Tensor) -> Tensor:
         """The values with the rest of their mantissa gone, in float32."""

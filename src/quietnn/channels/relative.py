@@ -5,25 +5,20 @@ A converter's range fits the largest weight of what shares it, and its noise is 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from quietnn.channels.base import check_number
-from quietnn.channels.moments import observed
-from quietnn.channels.randomness import check_seed, standard_normal
+from quietnn.channels.base import Arrived, ByTensor, check_number
+from quietnn.channels.randomness import standard_normal
 from quietnn.errors import unknown_choice
-from quietnn.noise import NoiseVariance, TensorNoise
-from quietnn.observation import Observation
-from quietnn.weights import Weights, check_weights
 
 SHARING = ("row", "column", "tensor")
 """What shares a largest weight: all inputs of an output, all outputs of an input, or all."""
 
 
 @dataclass(frozen=True)
-class RelativeNoise:
+class RelativeNoise(ByTensor):
     """Noise whose standard deviation is a fraction of the largest weight of its row.
 
     Attributes:
@@ -39,27 +34,18 @@ class RelativeNoise:
     fraction: float
     by: str = "row"
 
-    by_tensor: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         """Refuse what is no fraction, and an unknown way to share."""
         check_number("fraction", self.fraction, 0, 10)
         if self.by not in SHARING:
             raise unknown_choice("by", self.by, SHARING)
 
-    def transmit(self, weights: Weights, *, seed: int) -> Observation[dict[str, Tensor], NoiseVariance]:
-        """Add noise to a copy of the weights, drawn by seed and tensor name."""
-        check_weights(weights)
-        check_seed(seed)
-        received: dict[str, Tensor] = {}
-        told: dict[str, tuple[TensorNoise, float, float]] = {}
-        for name, tensor in weights.items():
-            values = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
-            std = self.fraction * self._largest(values)
-            noise = standard_normal(values.numel(), seed=seed, name=name).view(values.shape).to(values)
-            received[name] = (values + std * noise).to(tensor.dtype)
-            told[name] = std.square() if std.dim() else float(std) ** 2, 1.0, 0.0
-        return observed(received, told, rounded=False)
+    def send(self, tensor: Tensor, *, seed: int, name: str) -> Arrived:
+        """A copy with noise on it, drawn by seed and tensor name."""
+        values = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
+        std = self.fraction * self._largest(values)
+        noise = standard_normal(values.numel(), seed=seed, name=name).view(values.shape).to(values)
+        return (values + std * noise).to(tensor.dtype), (std.square() if std.dim() else float(std) ** 2, 1.0, 0.0)
 
     def _largest(self, values: Tensor) -> Tensor:
         """In a shape that goes with the tensor's."""

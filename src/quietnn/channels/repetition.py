@@ -1,20 +1,14 @@
 """Unequal protection: tensors that matter are sent several times, and the channel uses are counted.
 
 `n` copies of a weight with independent noise, weighed by their precisions, are one copy with noise of variance
-`1 / sum(1 / v_k)`; under equal noise that is `v / n`. A model sent with `n_t` copies of tensor `t` takes
-`sum(n_t N_t)` channel uses. The fair rival sends all weights alike in as many, which divides the noise of all by
-`rate = sum(n_t N_t) / N`.
-
-A channel with a gain is brought to unit gain first. The part of an error that follows from the weights, `E[r | w]` less
-its line, is the same in every copy and does not average out: with `v_s` its variance, `n` copies leave
-`v_s + (v - v_s) / n`. It is small in a memory, and large where a dithered quantiser clips. A channel all of whose error
-follows from the weights (a quantiser without dither, a shorter mantissa, a digital code) gains nothing and is refused.
+`1 / sum(1 / v_k)`. A channel with a gain is brought to unit gain first. The part of an error that follows from the
+weights, `E[r | w]` less its line, is the same in every copy and does not average out: with `v_s` its variance, `n`
+copies leave `v_s + (v - v_s) / n`. A channel all of whose error follows from the weights gains nothing and is refused.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,7 +16,7 @@ from torch import Tensor
 from quietnn.channels.awgn import AWGN
 from quietnn.channels.base import Channel, Rated, check_whole, is_by_tensor, settle
 from quietnn.errors import InvalidConfig
-from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_by_tensor, one_variance
+from quietnn.noise import NoiseVariance, TensorNoise, mean_of, noise_of_each
 from quietnn.observation import Observation
 from quietnn.weights import Weights, check_weights
 
@@ -31,15 +25,6 @@ MOST_COPIES = 1000
 
 _NEXT = 1_000_003
 """From the seed of one copy to that of the next; far apart, so that draws with neighbouring seeds share no copy."""
-
-
-@runtime_checkable
-class Repeating(Protocol):
-    """A channel part of whose error is the same whenever the same weights are sent."""
-
-    def shared_noise(self, tensor: Tensor) -> TensorNoise:
-        """The variance of that part at unit gain, by tensor or as the channel's noise variance is told."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -83,8 +68,9 @@ class Repetition:
         return repeated
 
     def shared_noise(self, tensor: Tensor) -> TensorNoise:
-        """The part of the noise variance that no number of copies takes away."""
-        return self.channel.shared_noise(tensor) if isinstance(self.channel, Repeating) else 0.0
+        """The part of the noise variance that no number of copies takes away, where the channel tells one."""
+        shared: TensorNoise = self.channel.shared_noise(tensor) if hasattr(self.channel, "shared_noise") else 0.0
+        return shared
 
     def number(self, name: str) -> int:
         """How often a tensor is sent."""
@@ -149,8 +135,7 @@ class SettledRepetition:
     def _copy(self, weights: Weights, *, seed: int) -> tuple[dict[str, Tensor], Mapping[str, TensorNoise]]:
         """One copy of everything at unit gain, and its noise by tensor."""
         observation = replace(self.channel.transmit(weights, seed=seed), noisy=tuple(weights)).at_unit_gain()
-        told = noise_by_tensor(observation.noise_variance, weights)
-        return observation.received, told or dict.fromkeys(weights, one_variance(observation.noise_variance))
+        return observation.received, noise_of_each(observation.noise_variance, weights)
 
 
 def protected(wnr_db: float, names: str = "conv1.*|fc.*|linear.*|head.*|classifier.*", copies: int = 4) -> Repetition:

@@ -1,15 +1,11 @@
 """Weights over OFDM through Sionna's channels, for those who have it (Sionna 2, `pip install quietnn[wireless]`).
 
-A slot has 14 OFDM symbols of 72 subcarriers at 30 kHz; two OFDM symbols are pilots, the other 864 resource elements
-carry two weights each. Sionna lays out the grid, draws the channel of every slot and applies it; the receiver averages
-the two pilots of a subcarrier (the channel stands still within a slot), smooths them over the subcarriers with the
-Wiener filter of the channel's frequency covariance `R`, and divides:
+Sionna lays out the grid of a slot, draws its channel and applies it. The receiver averages the two pilots of a
+subcarrier, smooths them over the subcarriers with the Wiener filter of the channel's frequency covariance `R`, and
+divides (docs/channels.md tells what is modelled and what is not):
 
     h' = R (R + e I)^-1 h_ls       e = N_0 / 2       error variance  q = diag(R - R (R + e I)^-1 R)
     y / h' = x + (g x + n) / h'                      noise variance of a symbol  (N_0 + p q) / |h'|^2
-
-Profiles: `"awgn"` (no fading, nothing to estimate), `"rayleigh"` (one coefficient a slot), and the tapped delay lines
-`"tdl-a"` to `"tdl-e"` of 3GPP TR 38.901. docs/channels.md tells what is not modelled.
 """
 
 import math

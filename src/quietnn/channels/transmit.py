@@ -13,7 +13,7 @@ from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
 from quietnn.moments import one_torch_thread
 from quietnn.observation import Observation
 from quietnn.targets import Target, noisy_weights, with_weights
-from quietnn.weights import NORMALISATION_TYPES, Weights
+from quietnn.weights import NORMALISATION_TYPES
 
 
 def transmit(
@@ -50,18 +50,13 @@ def transmit(
     weights = noisy_weights(target, noisy=noisy, normalisation=normalisation)
     with one_torch_thread():  # as from file to file: the same bits whatever the number of cores
         observation = channel.transmit(weights, seed=seed)
-    _check_received(observation.received)
-    received = with_weights(target, observation.received, in_place=in_place)
-    names = None if noisy is None else tuple(weights)
-    sent = cast("Observation[Any, Any]", observation)
-    return replace(sent, received=received, noisy=names, normalisation=normalisation)
-
-
-def _check_received(received: Weights) -> None:
-    """Refuse what does not fit into the dtype that the weights have: nothing infinite is handed on."""
-    for name, tensor in received.items():
+    for name, tensor in observation.received.items():  # nothing infinite is handed on
         if not bool(torch.isfinite(tensor).all()):
             raise InvalidWeights(
                 f"{name} is {tensor.dtype}, whose largest number is {torch.finfo(tensor.dtype).max:.4g}, and what "
                 "arrives passes that; send it with less noise or in a wider dtype, for example model.float()"
             )
+    received = with_weights(target, observation.received, in_place=in_place)
+    names = None if noisy is None else tuple(weights)
+    sent = cast("Observation[Any, Any]", observation)
+    return replace(sent, received=received, noisy=names, normalisation=normalisation)

@@ -36,12 +36,7 @@ def as_path(path: object, name: str) -> Path:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Read and check everything but the weights themselves (a PyTorch file is loaded, but runs nothing).
-
-    Raises:
-        MissingData: if nothing is there, or no model is in the folder.
-        InvalidWeights: if a file is broken or of a kind that quietnn does not read.
-    """
+    """Read and check everything but the weights themselves (a PyTorch file is loaded, but runs nothing)."""
     from quietnn.checkpoints.streamed import StreamedCheckpoint  # what reads files is imported with the first one
     from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 

@@ -18,12 +18,7 @@ from quietnn.repairs.base import Repaired
 
 
 def read_noise_file(path: Path) -> dict[str, float]:
-    """Noise variances by tensor name, from a table in JSON.
-
-    Raises:
-        MissingData: if there is no such file.
-        InvalidConfig: if it is not a table of numbers.
-    """
+    """Noise variances by tensor name, from a table in JSON."""
     if not path.is_file():
         raise MissingData(f'there is no {path}; give a JSON file such as {{"conv1.weight": 0.01}}')
     try:

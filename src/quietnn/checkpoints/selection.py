@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from quietnn.errors import InvalidConfig, InvalidWeights
+from quietnn.targets import some_of
 from quietnn.weights import noisy_names_of_shapes
 
 
@@ -50,7 +51,7 @@ def _fitting(names: Collection[str], patterns: Sequence[str]) -> set[str]:
         found = {pattern} if pattern in names else set(filter(_wildcard(pattern).fullmatch, names))
         if not found:
             raise InvalidConfig(
-                f"no floating point tensor is called {pattern!r}; its tensors are {_some(list(names))}, "
+                f"no floating point tensor is called {pattern!r}; its tensors are {some_of(names)}, "
                 "quietnn inspect lists them all"
             )
         fitting |= found
@@ -60,7 +61,3 @@ def _fitting(names: Collection[str], patterns: Sequence[str]) -> set[str]:
 def _wildcard(pattern: str) -> re.Pattern[str]:
     """`*` stands for any text, `?` for one character, all else for itself."""
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -25,12 +25,7 @@ _LARGER = 2
 
 @dataclass(frozen=True)
 class StreamedCheckpoint:
-    """A safetensors file, or a folder with one or with shards.
-
-    Attributes:
-        path: the file or folder it was opened from.
-        shards: its files.
-    """
+    """A safetensors file, or a folder with one or with shards."""
 
     path: Path
     shards: tuple[Shard, ...]

@@ -64,12 +64,7 @@ def check_writable(path: Path, *, source: Path, overwrite: bool) -> None:
 
 
 def read_temperatures(path: Path) -> TunedTemperatures:
-    """Read and check such a file.
-
-    Raises:
-        MissingData: if it is not there.
-        InvalidConfig: if it is not such a file, is of a later version, or a number is missing or not finite.
-    """
+    """Read and check such a file."""
     if not path.is_file():
         raise MissingData(f"there is no temperatures file {path}; make one with quietnn tune")
     try:

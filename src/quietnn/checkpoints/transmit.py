@@ -92,7 +92,7 @@ def transmit_checkpoint_through(
     The result is that of `quietnn.transmit` to the last bit. Channels need whole tensors, but only some at a time: what
     one must know of all of them (their power, what bits they cost) it settles first, reading one after the other.
     Memory is that of the largest tensor. A channel of your own that neither treats tensors by themselves (`by_tensor`)
-    nor settles (`quietnn.channels.base.Settling`) gets all of them at once, and they are held, as they arrived, until
+    nor settles (`quietnn.channels.base.settle`) gets all of them at once, and they are held, as they arrived, until
     they are written. The mean noise variance, the gain and the offset of every tensor are recorded in the output's
     metadata.
     So is `description`, how the channel was asked for. All else is as in `transmit_checkpoint`.

@@ -10,7 +10,12 @@ from typing import Any, NoReturn
 EXIT_CODE = 130
 """What shells expect of a command that was interrupted: 128 and the number of the signal."""
 
-_AGAIN = 0.05
+
+def signal_again(number: int) -> None:
+    """Send this process a signal in a moment, when Python is out of the callback that swallowed it."""
+    again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 class _Interrupts:
@@ -25,12 +30,10 @@ class _Interrupts:
 
     def unraisable(self, ignored: Any) -> None:
         """An interrupt that fell into a callback, where Python can only print it, comes again a moment later."""
-        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            signal_again(signal.SIGINT)
+        else:
             sys.__unraisablehook__(ignored)
-            return
-        again = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
-        again.daemon = True
-        again.start()
 
 
 def main() -> None:

@@ -173,7 +173,7 @@ def theory(
     from rich.console import Console
 
     from quietnn.errors import InvalidConfig
-    from quietnn.experiments.theory_checks import TheoryChecks
+    from quietnn.experiments.theory_checks import theory_records
     from quietnn.files import write_whole
     from quietnn.records import encode
     from quietnn.reports.theory_figures import theory_figures
@@ -183,7 +183,7 @@ def theory(
         raise InvalidConfig(f"--out is {out}, which is a file; it must be a directory, new or old")
     progress = Console(stderr=True)
     with progress.status("simulating both networks"):
-        records = list(TheoryChecks(seed=seed, num_samples=samples).run())
+        records = list(theory_records(seed=seed, num_samples=samples))
     with progress.status("drawing the figures"):
         # Replaced as a whole: an older run's records are not mixed in.
         write_whole(out / "records.jsonl", "".join(encode(record) + "\n" for record in records).encode())

@@ -8,10 +8,9 @@ import typer
 from rich.console import Console
 
 from quietnn import __version__
-from quietnn.cli.channels import channels, gaussianity, media
 from quietnn.cli.checkpoints import denoise, inspect, transmit
 from quietnn.cli.experiments import configs, demo, federate, sweep, theory
-from quietnn.cli.networks import evaluate, train
+from quietnn.cli.networks import channels, evaluate, gaussianity, media, train
 from quietnn.cli.repair import auto, repair, tune
 from quietnn.cli.reports import analyze, figures, report
 from quietnn.cli.terminal import plain_markup

@@ -1,14 +1,13 @@
 """How far a command is: a bar on the error stream, or lines where that is a log."""
 
 import json
-import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,12 +17,14 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 
+from quietnn.cli.entry import signal_again
 from quietnn.records import Record
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _TITLE = TextColumn("{task.description}")
 _LATEST = TextColumn("{task.fields[latest]}")
-_AGAIN = 0.05
 _SIGNALLED = 128
 """What shells expect of a command that a signal ended: this and the signal's number."""
 _LOG_STEPS, _PRINT_STEPS = 25, 100
@@ -41,17 +41,26 @@ _LOG_STEPS, _PRINT_STEPS = 25, 100
 
 
 @contextmanager
+def _bar(
+    title: str, *columns: ProgressColumn, total: float | None = None, in_log: bool = True, **how: Any
+) -> Iterator[Any]:
+    """A bar on the error stream, which may be left out of a log: yields what updates it, and its console."""
+    console = Console(stderr=True)
+    with Progress(_TITLE, *columns, console=console, disable=not (in_log or console.is_terminal), **how) as progress:
+        yield partial(progress.update, progress.add_task(title, total=total, latest="")), console
+
+
+@contextmanager
 def record_progress(title: str) -> Iterator[Callable[[Record, int, int], None]]:
     """A bar that counts records and tells the time left, moved by `(record, done, total)`."""
-    columns = (_TITLE, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), _LATEST)
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task(title, total=None, latest="")
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), _LATEST)
+    with _bar(title, *columns) as (update, _):
 
         def move(record: Record, done: int, total: int) -> None:
             accuracy = record["accuracy"]
             reached = f"score {record['score']:.4g}" if accuracy is None else f"{100 * accuracy:.1f} %"
             latest = f"{record['method']} at {record['wnr_db']:g} dB: {reached}"
-            progress.update(bar, completed=done, total=total, latest=latest)
+            update(completed=done, total=total, latest=latest)
 
         yield move
 
@@ -61,20 +70,14 @@ def pass_progress(title: str, num_expected: float) -> Iterator[None]:
     """A bar that counts the passes of a repair; it is as long as the method usually takes, or longer."""
     from quietnn.repairs.fitting.scratch import on_pass
 
-    columns = (
-        _TITLE,
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("passes"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task(title, total=num_expected or None)
+    done = 0.0
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("passes"), TimeElapsedColumn(), TimeRemainingColumn())
+    with _bar(title, *columns, total=num_expected or None) as (update, _):
 
         def move(num_passes: float) -> None:
-            done = round(progress.tasks[bar].completed + num_passes, 2)
-            progress.update(bar, completed=done, total=max(num_expected, done))
+            nonlocal done
+            done = round(done + num_passes, 2)
+            update(completed=done, total=max(num_expected, done))
 
         with on_pass(move):
             yield
@@ -85,21 +88,19 @@ def federation_progress(
     title: str, num_runs: int, num_rounds: int
 ) -> Iterator[tuple[Callable[[Record, int, int], None], Callable[["Unit", Record], None]]]:
     """A bar of runs with the accuracy of each round, moved by a callback for records and one for rounds."""
-    console = Console(stderr=True)
-    columns = (_TITLE, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _LATEST)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(title, total=num_runs, latest="")
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _LATEST)
+    with _bar(title, *columns, total=num_runs, in_log=False) as (update, console):
 
         def on_round(unit: "Unit", record: Record) -> None:
             accuracy = record.get("accuracy")
             latest = f"{unit.method} at {unit.level:g} dB, draw {unit.draw}: round {record['round']}/{num_rounds}"
             latest += f", loss {record['loss']:.3f}" + ("" if accuracy is None else f", {100 * accuracy:.1f} %")
-            progress.update(bar, latest=latest)
+            update(latest=latest)
 
         def on_record(record: Record, done: int, total: int) -> None:
             ended = f"{record['method']} at {record['wnr_db']:g} dB, draw {record['draw']}: "
             ended += f"{100 * record['accuracy']:.1f} %" if record["status"] == "finished" else str(record["reason"])
-            progress.update(bar, advance=1, latest=ended)
+            update(advance=1, latest=ended)
             if not console.is_terminal:
                 console.print(ended, f"in {record['seconds']:.0f} s", highlight=False, markup=False)
 
@@ -109,22 +110,17 @@ def federation_progress(
 @contextmanager
 def training_progress(task: str, *, log: Path | None = None) -> Iterator[Callable[["TrainingProgress"], None]]:
     """A bar of steps with the time left, moved by a callback for `fit`; a log also gets JSON lines."""
-    console = Console(stderr=True)
     began: list[float] = []
-    columns = (
-        *(_TITLE, BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn()),
-        *(TextColumn("left"), TimeRemainingColumn()),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        row = bar.add_task(task, total=None)
+    percentage, left = TextColumn("{task.percentage:>3.0f}%"), TextColumn("left")
+    columns = (BarColumn(), percentage, TimeElapsedColumn(), left, TimeRemainingColumn())
+    with _bar(task, *columns, in_log=False) as (update, console):
 
         def show(now: "TrainingProgress") -> None:
             if not began:
                 began.append(time.monotonic())
             seconds = time.monotonic() - began[0]
             epoch, step = f"epoch {now.epoch + 1}/{now.num_epochs}", now.step + 1
-            bar.update(
-                row,
+            update(
                 total=now.num_epochs * now.num_steps,
                 completed=now.epoch * now.num_steps + step,
                 description=f"{task} {epoch} loss {now.loss:.3f}",
@@ -146,12 +142,9 @@ def byte_progress(title: str, *, threads: int | None) -> Iterator["Streaming"]:
     """How to stream a checkpoint, with a count of the bytes of both passes; a stop leaves nothing half-written."""
     from quietnn.checkpoints.workers import Streaming
 
-    console = Console(stderr=True)
-    columns = (_TITLE, DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with _stopping_cleanly(), progress:
-        bar = progress.add_task(title, total=None)
-        yield Streaming(num_threads=threads, on_progress=lambda moved: progress.advance(bar, moved))
+    columns = (DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    with _stopping_cleanly(), _bar(title, *columns, in_log=False, transient=True) as (update, _):
+        yield Streaming(num_threads=threads, on_progress=lambda moved: update(advance=moved))
 
 
 @contextmanager
@@ -163,12 +156,10 @@ def _stopping_cleanly() -> Iterator[None]:
 
     def unraisable(ignored: Any) -> None:
         """An exit that fell into a callback, where Python can only print it, comes again a moment later."""
-        if not issubclass(ignored.exc_type, SystemExit):
+        if issubclass(ignored.exc_type, SystemExit):
+            signal_again(ignored.exc_value.code - _SIGNALLED)
+        else:
             usual(ignored)
-            return
-        again = threading.Timer(_AGAIN, os.kill, (os.getpid(), ignored.exc_value.code - _SIGNALLED))
-        again.daemon = True
-        again.start()
 
     for number in ours:
         signal.signal(number, _stop)

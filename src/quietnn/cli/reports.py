@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quietnn.cli import options
-from quietnn.reports.figures import Style, style_named
 
 if TYPE_CHECKING:
     from quietnn.reports.analysis import Analysis
@@ -34,12 +33,12 @@ def analyze(
 
     rest = []
     for run in runs:
-        if said := write_federated_report(run, level=level, style=style_named(style)):
+        if said := write_federated_report(run, level=level, style=style):
             typer.echo("\n".join([*said, f"Wrote {run / 'summary.md'}, tables and figures beside it."]))
         else:
             rest.append(run)
     if rest:
-        report_inference(rest, level=level, out=out, style=style_named(style), as_json=as_json)
+        report_inference(rest, level=level, out=out, style=style, as_json=as_json)
 
 
 def report_inference(
@@ -47,7 +46,7 @@ def report_inference(
     *,
     level: float | None = None,
     out: Path | None = None,
-    style: Style = "screen",
+    style: str = "screen",
     as_json: bool = False,
 ) -> None:
     """Analyse runs, write their reports and print the findings; nothing is written before all of them are read."""
@@ -119,8 +118,7 @@ def _serve(runs: list[Path], *, level: float | None, port: int) -> None:
     import threading
 
     from quietnn.errors import InvalidConfig, MissingData
-    from quietnn.reports.page.server import LiveServer
-    from quietnn.reports.page.watch import Watch
+    from quietnn.reports.page.live import LiveServer, Watch
 
     for run in runs:
         if not run.is_dir():
@@ -154,7 +152,7 @@ def figures(
     from quietnn.reports.write import publication_figures, write_figures
 
     read = _read(runs)
-    drawn = publication_figures(read, style=style_named(style), level=level)
+    drawn = publication_figures(read, style=style, level=level)
     kinds = [kind.strip() for kind in formats.split(",") if kind.strip()]
     for path in write_figures(drawn, _place(read, out, "figures"), formats=kinds):
         typer.echo(str(path))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import json
 import re
 import tomllib
 import types
@@ -98,9 +99,8 @@ def from_mapping(kind: type[Config], values: Mapping[str, Any], *, source: str) 
 
 def to_mapping(config: Any) -> dict[str, Any]:
     """The configuration as plain JSON-able values."""
-    return {
-        key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
-    }
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return values
 
 
 def check_work(config: Any, num_records: int, *, at_least_one: Sequence[str]) -> None:

@@ -97,10 +97,11 @@ class _Run:
 
     def _federation(self) -> Federation:
         config, task = self._config, self._task
-        return config.federation_of(
+        return Federation(
             config.devices(task, seed=self._seed),
+            config,
+            config.air(self._unit.level),
             self._estimator,
-            wnr_db=self._unit.level,
             seed=self._seed,
             score=task.score_on(task.validation(config.num_tuning_examples, seed=self._seed)),
             oracle=task.score_on(self._progress_examples),

@@ -26,7 +26,7 @@ from quietnn.experiments.engines import OnRound, Unit, ignore
 from quietnn.experiments.methods import Draw, attempt, check_method, described
 from quietnn.methods import CLEAN
 from quietnn.moments import WeightStatistics
-from quietnn.observation import misjudged
+from quietnn.noise import scaled
 from quietnn.records import Record
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.temperatures.result import Criterion
@@ -192,7 +192,8 @@ class Worker:
         config = self._config
         observation = transmit(self._model, channel=self._channel(level), seed=config.seed + draw)
         if config.noise_misjudged_db:
-            observation = misjudged(observation, db_to_ratio(config.noise_misjudged_db))
+            believed = scaled(observation.known_noise, db_to_ratio(config.noise_misjudged_db))
+            observation = observation.with_noise(believed)
         if config.statistics == "clean":
             clean = WeightStatistics.from_clean(noisy_weights(self._model).values())
             observation = replace(observation, statistics={"whole": clean})

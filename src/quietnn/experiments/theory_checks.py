@@ -1,7 +1,8 @@
 """Every closed form of the theory beside a simulation, and the data of the paper's figures 2, 3, 5 and 6."""
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -10,124 +11,103 @@ from numpy.typing import NDArray
 from quietnn.records import Record
 from quietnn.theory.errata import PAPER_QUADRATIC, PAPER_SHALLOW
 from quietnn.theory.family import affine_coefficients, pole, region, require_count
-from quietnn.theory.montecarlo import Estimate, simulate_mean_output, simulate_quadratic, simulate_shallow
+from quietnn.theory.montecarlo import Estimate, compare, simulate_mean_output, simulate_shallow
 from quietnn.theory.quadratic import QuadraticNetwork
-from quietnn.theory.shallow import ShallowNetwork
-from quietnn.theory.shallow_exact import mean_output_exact, mean_output_taylor
+from quietnn.theory.shallow import ShallowNetwork, mean_output_exact, mean_output_taylor
 
 Array = NDArray[np.float64]
 
+NUM_RANDOM = 5  # settings of each network beside the paper's
 NUM_SURFACE_SAMPLES = 20_000  # per point of the simulated surface, if num_samples allows
 
 
-@dataclass(frozen=True)
-class TheoryChecks:
-    """The theory checks: the paper's settings, `num_random` others of each network, Lemma 1, the figures' data.
+def theory_records(*, seed: int = 0, num_samples: int = 200_000) -> Iterator[Record]:
+    """One record for each check, then those the figures are drawn from; each simulation is of so many samples.
 
-    Each simulated number is of so many samples; the seed is that of the simulations and of the random settings.
+    A report can draw the figures without computing anything.
     """
-
-    seed: int = 0
-    num_samples: int = 200_000
-    num_random: int = 5
-
-    def __post_init__(self) -> None:
-        require_count("seed", self.seed, at_least=0)
-        require_count("num_samples", self.num_samples, at_least=100)
-        require_count("num_random", self.num_random, at_least=0)
-
-    def run(self) -> Iterator[Record]:
-        """Yield one record per check, then those the figures are drawn from."""
-        yield from self.checks()
-        first_seed = self.seed * 10_000 + 5_000  # the checks use those below
-        yield from figure_records(seed=first_seed, num_samples=self.num_samples)
-
-    def checks(self) -> Iterator[Record]:
-        """Yield one record per check, each with a seed of its own."""
-        seeds = iter(range(self.seed * 10_000, (self.seed + 1) * 10_000))
-        for setting, network, theta, rho in self._quadratic_settings():
-            parameters = {**asdict(network), "theta": theta, "rho": rho}
-            del parameters["constants"]
-            estimate = simulate_quadratic(network, theta, rho, seed=next(seeds), num_samples=self.num_samples)
-            printed = float(replace(network, constants="printed").error(theta, rho))
-            closed_form = float(network.error(theta, rho))
-            yield self._check("quadratic", setting, parameters, closed_form, printed, estimate)
-        for setting, shallow, theta, rho in self._shallow_settings():
-            parameters = {**asdict(shallow), "theta": theta, "rho": rho}
-            estimate = simulate_shallow(shallow, theta, rho, seed=next(seeds), num_samples=self.num_samples)
-            exact, printed, leading = (
-                float(shallow.error(theta, rho, form)) for form in ("exact", "printed", "leading")
-            )
-            record = self._check("shallow", setting, parameters, exact, printed, estimate)
-            yield {**record, "leading_order": leading}
-        for x in (0.1, 0.4, 1.0):
-            yield self._mean_output_check(x, seed=next(seeds))
-
-    def _quadratic_settings(self) -> Iterator[tuple[str, QuadraticNetwork, float, float]]:
-        paper = PAPER_QUADRATIC
-        yield "figure 3, ML", paper, 1.0, 0.0
-        yield "figure 3, MMSE", paper, paper.weight_variance / paper.received_variance, 0.0
-        for point in paper.critical_points()[1:]:
-            yield f"figure 3, {point.name}", paper, point.theta, point.rho
-        yield "c = 1, ML", QuadraticNetwork(2.25, 1.0, 5, 1.0), 1.0, 0.0
-        low = QuadraticNetwork(1.0, 5.0, 5, 0.1)
-        for point in (low.critical_points()[2], low.best_feasible()):
-            yield f"WNR -7 dB, {point.name}", low, point.theta, point.rho
-        rng = np.random.default_rng([self.seed, 1])
-        for number in range(1, self.num_random + 1):
-            sw, sz, c = rng.uniform(0.2, 3.0), rng.uniform(0.1, 3.0), rng.uniform(-1.0, 1.0)
-            network = QuadraticNetwork(sw, sz, int(rng.integers(1, 12)), c)
-            yield f"random {number}", network, rng.uniform(0.2, 1.2), rng.uniform(-1.0, 1.0)
-
-    def _shallow_settings(self) -> Iterator[tuple[str, ShallowNetwork, float, float]]:
-        paper = PAPER_SHALLOW
-        yield "figure 5, ML", paper, 1.0, 0.0
-        yield "figure 5, MMSE_pb", paper, paper.optimal_theta("printed"), 0.0
-        yield "figure 5, MMSE", paper, paper.optimal_theta("leading"), 0.0
-        yield "figure 5, exact optimum", paper, paper.optimal_theta(), 0.0
-        yield "figure 5, with an offset", paper, 0.8, 0.6
-        yield "c = 0.1, ML", ShallowNetwork(1.0, 0.5, 10, 0.1), 1.0, 0.0
-        rng = np.random.default_rng([self.seed, 2])
-        for number in range(1, self.num_random + 1):
-            sw, sz, c = rng.uniform(0.2, 2.0), rng.uniform(0.1, 2.0), rng.uniform(0.05, 1.0)
-            network = ShallowNetwork(sw, sz, int(rng.integers(1, 13)), c)
-            yield f"random {number}", network, rng.uniform(0.2, 1.2), rng.uniform(-0.6, 0.6)
-
-    def _mean_output_check(self, x: float, *, seed: int) -> Record:
-        """Lemma 1 for fixed weights: its Taylor form, the exact mean, and a simulation."""
-        u, v = (0.9, -0.4, 1.6), (1.2, 0.7, -0.5)
-        given = {"theta": 0.8, "rho": 0.1, "noise_variance": 0.5}
-        estimate = simulate_mean_output(u, v, x, **given, seed=seed, num_samples=self.num_samples)
-        exact, taylor = mean_output_exact(u, v, x, **given), mean_output_taylor(u, v, x, **given)
-        parameters = {"u": list(u), "v": list(v), "x": x, **given}
-        return self._check("lemma 1", f"mean output at x = {x:g}", parameters, exact, taylor, estimate)
-
-    def _check(
-        self, network: str, setting: str, parameters: Record, closed_form: float, printed: float, estimate: Estimate
-    ) -> Record:
-        return {
-            "experiment": "theory",
-            "kind": "check",
-            "network": network,
-            "setting": setting,
-            **parameters,
-            "closed_form": closed_form,
-            "printed": printed,
-            "monte_carlo": estimate.mean,
-            "standard_error": estimate.standard_error,
-            "z": estimate.z_score(closed_form),
-            "num_samples": estimate.num_samples,
-            "seed": self.seed,
-            "z_printed": estimate.z_score(printed),
-        }
-
-
-def figure_records(*, seed: int, num_samples: int) -> Iterator[Record]:
-    """The four figures as records that a report can draw without computing anything."""
+    require_count("seed", seed, at_least=0)
+    require_count("num_samples", num_samples, at_least=100)
+    yield from _checks(seed, num_samples)
+    first_seed = seed * 10_000 + 5_000  # the checks use those below
     yield from _relation(PAPER_SHALLOW)
     yield from _quadratic_surface(PAPER_QUADRATIC)
-    yield from _shallow_surfaces(PAPER_SHALLOW, seed=seed, num_samples=min(num_samples, NUM_SURFACE_SAMPLES))
-    yield _against_input_limit(PAPER_SHALLOW, seed=seed + 1, num_samples=num_samples)
+    yield from _shallow_surfaces(PAPER_SHALLOW, seed=first_seed, num_samples=min(num_samples, NUM_SURFACE_SAMPLES))
+    yield _against_input_limit(PAPER_SHALLOW, seed=first_seed + 1, num_samples=num_samples)
+
+
+def _checks(seed: int, num_samples: int) -> Iterator[Record]:
+    """The paper's settings and others of each network, then Lemma 1, each with a seed of its own."""
+    seeds = itertools.count(seed * 10_000)
+    for setting, quadratic, theta, rho in _quadratic_settings(seed):
+        given: Record = {**asdict(quadratic), "theta": theta, "rho": rho}
+        del given["constants"]
+        found = compare(quadratic, theta, rho, seed=next(seeds), num_samples=num_samples)
+        yield _check("quadratic", setting, given, *found, seed)
+    for setting, shallow, theta, rho in _shallow_settings(seed):
+        given = {**asdict(shallow), "theta": theta, "rho": rho}
+        found = compare(shallow, theta, rho, seed=next(seeds), num_samples=num_samples)
+        leading = float(shallow.error(theta, rho, "leading"))
+        yield {**_check("shallow", setting, given, *found, seed), "leading_order": leading}
+    u, v = (0.9, -0.4, 1.6), (1.2, 0.7, -0.5)
+    how = {"theta": 0.8, "rho": 0.1, "noise_variance": 0.5}
+    for x in (0.1, 0.4, 1.0):
+        estimate = simulate_mean_output(u, v, x, **how, seed=next(seeds), num_samples=num_samples)
+        exact, taylor = mean_output_exact(u, v, x, **how), mean_output_taylor(u, v, x, **how)
+        given = {"u": list(u), "v": list(v), "x": x, **how}
+        yield _check("lemma 1", f"mean output at x = {x:g}", given, taylor, exact, estimate, seed)
+
+
+def _quadratic_settings(seed: int) -> Iterator[tuple[str, QuadraticNetwork, float, float]]:
+    paper = PAPER_QUADRATIC
+    yield "figure 3, ML", paper, 1.0, 0.0
+    yield "figure 3, MMSE", paper, paper.weight_variance / paper.received_variance, 0.0
+    for point in paper.critical_points()[1:]:
+        yield f"figure 3, {point.name}", paper, point.theta, point.rho
+    yield "c = 1, ML", QuadraticNetwork(2.25, 1.0, 5, 1.0), 1.0, 0.0
+    low = QuadraticNetwork(1.0, 5.0, 5, 0.1)
+    for point in (low.critical_points()[2], low.best_feasible()):
+        yield f"WNR -7 dB, {point.name}", low, point.theta, point.rho
+    rng = np.random.default_rng([seed, 1])
+    for number in range(1, NUM_RANDOM + 1):
+        sw, sz, c = rng.uniform(0.2, 3.0), rng.uniform(0.1, 3.0), rng.uniform(-1.0, 1.0)
+        network = QuadraticNetwork(sw, sz, int(rng.integers(1, 12)), c)
+        yield f"random {number}", network, rng.uniform(0.2, 1.2), rng.uniform(-1.0, 1.0)
+
+
+def _shallow_settings(seed: int) -> Iterator[tuple[str, ShallowNetwork, float, float]]:
+    paper = PAPER_SHALLOW
+    yield "figure 5, ML", paper, 1.0, 0.0
+    yield "figure 5, MMSE_pb", paper, paper.optimal_theta("printed"), 0.0
+    yield "figure 5, MMSE", paper, paper.optimal_theta("leading"), 0.0
+    yield "figure 5, exact optimum", paper, paper.optimal_theta(), 0.0
+    yield "figure 5, with an offset", paper, 0.8, 0.6
+    yield "c = 0.1, ML", ShallowNetwork(1.0, 0.5, 10, 0.1), 1.0, 0.0
+    rng = np.random.default_rng([seed, 2])
+    for number in range(1, NUM_RANDOM + 1):
+        sw, sz, c = rng.uniform(0.2, 2.0), rng.uniform(0.1, 2.0), rng.uniform(0.05, 1.0)
+        network = ShallowNetwork(sw, sz, int(rng.integers(1, 13)), c)
+        yield f"random {number}", network, rng.uniform(0.2, 1.2), rng.uniform(-0.6, 0.6)
+
+
+def _check(
+    network: str, setting: str, given: Record, printed: float, closed_form: float, estimate: Estimate, seed: int
+) -> Record:
+    return {
+        "experiment": "theory",
+        "kind": "check",
+        "network": network,
+        "setting": setting,
+        **given,
+        "closed_form": closed_form,
+        "printed": printed,
+        "monte_carlo": estimate.mean,
+        "standard_error": estimate.standard_error,
+        "z": estimate.z_score(closed_form),
+        "num_samples": estimate.num_samples,
+        "seed": seed,
+        "z_printed": estimate.z_score(printed),
+    }
 
 
 def _relation(network: ShallowNetwork) -> Iterator[Record]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 import quietnn
 from quietnn.channels.base import Rated
@@ -42,18 +41,13 @@ def gaussianity(
         raise InvalidWeights(f"at {wnr_db} dB there is no noise for a prior to matter; choose a finite WNR")
     for layer, names in {"": tuple(tensors), **layerwise(tensors)}.items():
         values = torch.cat([tensors[name].flatten().double() for name in names])
-        cost = prior_cost(values.numpy(), noise_variance)
         yield {
             "experiment": "gaussianity",
             "task": task,
             "layer": layer,
             "num_weights": values.numel(),
             "wnr_db": ratio_to_db(float(values.var(correction=0)) / noise_variance),
-            "excess_kurtosis": cost.excess_kurtosis,
-            "distance": cost.distance,
-            "linear_error": cost.linear_error,
-            "best_error": cost.best_error,
-            "cost_db": cost.cost_db,
+            **prior_cost(values.numpy(), noise_variance),
             "noise_variance": noise_variance,
             "version": quietnn.__version__,
         }
@@ -72,6 +66,8 @@ def channel_errors(
     moments = {name: ErrorMoments.of(tensor, observation.received[name]) for name, tensor in tensors.items()}
     errors, told = errors_at_unit_gain(tensors, observation), told_variances(tensors, observation)
     shape = ErrorShape.of(errors)
+    noisy = told > 0
+    by_told = errors[noisy] / torch.sqrt(told[noisy])  # of variance 1 if what is told is right
 
     def head(layer: str, own: ErrorMoments) -> Record:
         named = {"experiment": "media_errors", "task": task, "channel": channel, "seed": seed, "layer": layer}
@@ -81,11 +77,11 @@ def channel_errors(
         **head("", pooled(moments.values())),
         "told_noise_variance": float(told.mean()),
         "measured_noise_variance": float(errors.square().mean()),
-        "squared_over_told": _ratio(errors, told),
+        "squared_over_told": float(by_told.square().mean()),
         **({"rate": through.rate(tensors)} if isinstance(through, Rated) else {}),
         "effective_wnr_db": effective_wnr_db(tensors, observation.noise_variance),
         "excess_kurtosis": shape.excess_kurtosis,
-        "excess_kurtosis_by_told": _kurtosis_by_told(errors, told),
+        "excess_kurtosis_by_told": ErrorShape.of(by_told).excess_kurtosis if len(by_told) else math.nan,
         "distance": shape.distance,
         "quantiles": list(shape.quantiles),
         "histogram": list(shape.histogram),
@@ -103,16 +99,3 @@ _MOMENTS = (
     "correlation",
     "best_multiplier",
 )
-
-
-def _ratio(errors: Tensor, told: Tensor) -> float:
-    """The mean of squared errors over the variances told; 1 if those are right."""
-    noisy = told > 0
-    return float((errors[noisy].square() / told[noisy]).mean()) if bool(noisy.any()) else math.nan
-
-
-def _kurtosis_by_told(errors: Tensor, told: Tensor) -> float:
-    """The excess kurtosis that is left when every error is divided by its own told standard deviation."""
-    noisy = told > 0
-    standard = errors[noisy] / torch.sqrt(told[noisy])
-    return ErrorShape.of(standard).excess_kurtosis if bool(noisy.any()) else math.nan

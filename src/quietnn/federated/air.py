@@ -1,10 +1,7 @@
 """What the updates meet on the air: a random gain for each device, their sum, and a channel's noise on it.
 
-Device `m` wants the server to receive its update `u_m`; what arrives is `g_m u_m`. With perfect channel inversion
-`g_m = 1` and the fading multiple access channel is the Gaussian one. Every piece here says what `g_m` is when something
-is not perfect, and gives `E[g]` and `E[g^2]` in closed form, from which `Air` derives the variance of the noise that
-the gains amount to. The channel coefficient is Rayleigh with unit power, `h ~ CN(0, 1)`, constant over a round (block
-fading) and independent between devices and rounds.
+docs/noisy-training.md derives the moments of each piece. The channel coefficient is Rayleigh with unit power,
+`h ~ CN(0, 1)`, constant over a round (block fading) and independent between devices and rounds.
 """
 
 import math
@@ -26,10 +23,7 @@ MIN_MEAN_GAIN = 1e-6
 
 @dataclass(frozen=True)
 class PhaseAlignment:
-    """No inversion: a device corrects the phase of its channel only, so `g = |h|`.
-
-    `E[g] = sqrt(pi) / 2`, `E[g^2] = 1`.
-    """
+    """No inversion: a device corrects the phase of its channel only, so `g = |h|`."""
 
     mean: float = math.sqrt(math.pi) / 2.0
     second_moment: float = 1.0
@@ -44,12 +38,8 @@ class PhaseAlignment:
 class ChannelInversion:
     """A device divides by what it believes its channel to be, unless that would take too much power.
 
-    It holds the MMSE estimate `k` of its coefficient, `h = k + e`, and sends `u / k` or nothing:
-
-        g = A (1 + Re(e / k)),     A = [|k|^2 >= 1 / power_cap],     x = 1 / (power_cap (1 - csi_error))
-        E[g] = P(A) = exp(-x),     E[g^2] = exp(-x) + csi_error / (2 (1 - csi_error)) E_1(x)
-
-    Without a cap (`x = 0`) an imperfect inversion has infinite variance, since deep fades are divided by nearly zero.
+    It holds the MMSE estimate `k` of its coefficient, `h = k + e`, and sends `u / k` or nothing. Without a cap an
+    imperfect inversion has infinite variance, since deep fades are divided by nearly zero.
 
     Attributes:
         csi_error: variance of the error of the channel estimate, `0 <= csi_error < 1`; 0 is perfect knowledge.
@@ -112,9 +102,7 @@ class Dropout:
     """With this probability a device vanishes in the middle of its transmission.
 
     The entries are sent in a cycle that starts at a random place, which all devices of the round share, so that no
-    layer is always last. The place where a device vanishes is uniform over the cycle; what follows does not arrive:
-
-        E[g] = E[g^2] = 1 - probability / 2
+    layer is always last. The place where a device vanishes is uniform over the cycle; what follows does not arrive.
 
     >>> Dropout(0.5).mean
     0.75
@@ -172,13 +160,9 @@ def superpose(updates: Mapping[int, Weights]) -> dict[str, Tensor]:
 class Air:
     """The channel of a round: gains on each device's signal, then any channel on the sum.
 
-    The channel delivers `y = sum_m g_m u_m + z`, and the server divides by the mean gain `g`. What is wrong
-    with the result is uncorrelated with the sum, and the observation reports its variance:
-
-        sigma_z,eff^2 = ( sigma_z^2 + Var(g_m) sum_m E[u_m^2] ) / g^2
-
-    The powers `E[u_m^2]` are one number a device, sent along with its normalisation parameters; over the whole model,
-    since a receiver of this family knows one noise variance.
+    The server divides by the mean gain. What is wrong with the result is uncorrelated with the sum, and the observation
+    reports its variance. The powers `E[u_m^2]` that it takes are one number a device, sent along with its normalisation
+    parameters; over the whole model, since a receiver of this family knows one noise variance.
 
     Attributes:
         channel: what happens to the sum, for example `AWGN(wnr_db=-10.0)`: the noise is set against the received sum.

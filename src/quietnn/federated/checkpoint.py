@@ -29,6 +29,9 @@ _NO_CHECKSUM = "checksum of everything else in this file".ljust(64, ".")
 _WITHOUT_CHECKSUM = {"num_rounds_done", "settings", "rounds"}
 """The entries of files of older versions, which have no checksum."""
 
+_UNREADABLE = (OSError, SafetensorError, ValueError, LookupError, RuntimeError, TypeError, AttributeError)
+"""What reading raises where a disk fails or bytes are not those that were written."""
+
 
 class Journal:
     """What a server keeps of its finished rounds, so that it can be killed at any moment and go on.
@@ -45,12 +48,7 @@ class Journal:
         self.fell_back: str | None = None
 
     def load(self) -> ServerState | None:
-        """The server after its last finished round that is sound; None if there is none.
-
-        Raises:
-            InvalidConfig: if the file is of a run with other settings.
-            QuietnnError: if a file is there that may not be read.
-        """
+        """The server after its last finished round that is sound; None if there is none."""
         if self._path is None:
             return None
         server: ServerState | None = None
@@ -81,11 +79,7 @@ class Journal:
         self._write(self.rounds)
 
     def _save(self, path: Path, server: ServerState) -> None:
-        """Write weights, memory, round records and settings; the state that was there becomes the older generation.
-
-        A crash leaves two whole generations, whichever they are. There are no generator states to save: everything
-        random follows from the seed and the round's number.
-        """
+        """Write weights, memory, records and settings; a crash leaves two whole generations, whichever they are."""
         tensors = {_STATE + name: tensor.contiguous() for name, tensor in server.state.items()}
         tensors |= {_MEMORY + name: tensor.contiguous() for name, tensor in server.memory.items()}
         metadata = {
@@ -131,60 +125,33 @@ def _second_name(path: Path) -> Path:
 
 def _read(path: Path, settings: Mapping[str, Any]) -> tuple[ServerState, list[Record]]:
     """One generation, if every byte of it is as it was written and its weights are finite."""
-    content = _bytes_of(path)
-    metadata = _metadata(content)
-    stored, wanted = _settings(metadata), json.loads(json.dumps(settings))
+    try:
+        content = path.read_bytes()
+        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        if set(metadata) != _WITHOUT_CHECKSUM:
+            checksum = metadata["checksum"]
+            if _checksum(content.replace(checksum.encode(), _NO_CHECKSUM.encode(), 1)) != checksum:
+                raise _Damaged("its checksum does not fit")
+        stored = dict(json.loads(metadata["settings"]))
+        tensors = load(content)
+        rounds = [records.decode(line) for line in metadata["rounds"].splitlines()]
+        done = int(metadata["num_rounds_done"])
+    except PermissionError as error:
+        raise QuietnnError(f"{path} may not be read; give yourself the right, or choose another folder") from error
+    except _UNREADABLE as error:
+        raise _Damaged(f"it cannot be read: {type(error).__name__}") from error
+    wanted = json.loads(json.dumps(settings))
     changed = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
     if changed:
         raise InvalidConfig(
             f"{path} is of a run with other settings ({changed[0]} was {stored.get(changed[0])}, now "
             f"{wanted.get(changed[0])}); remove it to start over, or choose another folder"
         )
-    try:
-        tensors = load(content)
-        rounds = [records.decode(line) for line in metadata["rounds"].splitlines()]
-        done = int(metadata["num_rounds_done"])
-    except (SafetensorError, ValueError, KeyError, RuntimeError, TypeError) as error:
-        raise _Damaged(f"it cannot be read: {type(error).__name__}") from error
     state = _under(_STATE, tensors)
     for name, tensor in state.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise _Damaged(f"{name} is not finite")
     return ServerState(done, state, _under(_MEMORY, tensors)), rounds
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except PermissionError as error:
-        raise QuietnnError(f"{path} may not be read; give yourself the right, or choose another folder") from error
-    except OSError as error:  # of a disk that fails
-        raise _Damaged(error.strerror or str(error)) from error
-
-
-def _metadata(content: bytes) -> dict[str, str]:
-    """The text entries of the header, once the checksum is right; files of older versions have none."""
-    length = int.from_bytes(content[:8], "little")
-    try:
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
-        checksum = metadata.get("checksum")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _Damaged(f"its {len(content):,} bytes have no header") from error
-    if set(metadata) == _WITHOUT_CHECKSUM:
-        return dict(metadata)
-    if (
-        not isinstance(checksum, str)
-        or _checksum(content.replace(checksum.encode(errors="replace"), _NO_CHECKSUM.encode(), 1)) != checksum
-    ):
-        raise _Damaged("its checksum does not fit")
-    return dict(metadata)
-
-
-def _settings(metadata: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        return dict(json.loads(metadata["settings"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _Damaged("its settings cannot be read") from error
 
 
 def _checksum(content: bytes) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,12 @@ from torch.nn import functional
 
 from quietnn.batches import outputs_of
 from quietnn.channels.randomness import generator_for
-from quietnn.errors import InvalidConfig, QuietnnError
+from quietnn.errors import QuietnnError
 from quietnn.tasks.augmentation import random_crop_flip
 from quietnn.weights import Weights
+
+if TYPE_CHECKING:
+    from quietnn.federated.settings import FederationSettings
 
 
 class Diverged(QuietnnError):
@@ -21,49 +24,8 @@ class Diverged(QuietnnError):
 
 
 @dataclass(frozen=True)
-class LocalTraining:
-    """How a device trains: plain SGD whose learning rate follows half a cosine over the rounds.
-
-    The defaults are the authors'. Momentum starts at zero in every round. The fields are those of
-    `quietnn.federated.settings.FederationSettings`, which describes them; the learning rate needs `num_rounds`.
-    """
-
-    num_rounds: int = 100
-    num_epochs: int = 5
-    batch_size: int = 1024
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    crop_padding: int = 0
-    flips: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("num_rounds", "num_epochs", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("momentum", "weight_decay", "crop_padding"):
-            if not getattr(self, name) >= 0:
-                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 0 or more")
-
-    def learning_rate_at(self, round_number: int) -> float:
-        """The learning rate of a round: `lr (1 + cos(pi t / T)) / 2`, the rounds counted from 0.
-
-        >>> recipe = LocalTraining(num_rounds=4, learning_rate=0.1)
-        >>> [round(recipe.learning_rate_at(t), 4) for t in range(4)]
-        [0.1, 0.0854, 0.05, 0.0146]
-        """
-        return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * round_number / self.num_rounds))
-
-
-@dataclass(frozen=True)
 class DeviceData:
-    """The examples of one device.
-
-    Attributes:
-        inputs: (num_examples, channels, height, width), as stored.
-        labels: class numbers.
-        prepare: turns stored inputs into what the network takes.
-    """
+    """The examples of one device, as stored; `prepare` turns inputs into what the network takes."""
 
     inputs: Tensor
     labels: Tensor
@@ -74,27 +36,20 @@ class DeviceData:
         return len(self.labels)
 
 
-class LocalResult(NamedTuple):
-    """What a device reports: how every tensor of the state dict changed, and its mean loss on the way."""
-
-    update: dict[str, Tensor]
-    loss: float
-
-
 def train_device(
     model: nn.Module,
     state: Weights,
     data: DeviceData,
-    recipe: LocalTraining,
+    settings: "FederationSettings",
     *,
     device: int,
     round_number: int,
     seed: int,
-) -> LocalResult:
-    """Train from the broadcast `state` and return the update `w_m - w` of every tensor, buffers included.
+) -> tuple[dict[str, Tensor], float]:
+    """Train from the broadcast `state`: the update `w_m - w` of every tensor, buffers included, and the mean loss.
 
-    Everything random follows from `(seed, device, round_number)`: the result does not depend on where or in which
-    order the devices run. The weights of `model` are overwritten; rounds are counted from 0.
+    Plain SGD, whose momentum starts at zero. Everything random follows from `(seed, device, round_number)`: the result
+    does not depend on where or in which order the devices run. The weights of `model` are overwritten.
 
     Raises:
         Diverged: if the loss is no longer a finite number.
@@ -103,16 +58,16 @@ def train_device(
     model.train()
     optimizer = torch.optim.SGD(
         model.parameters(),
-        lr=recipe.learning_rate_at(round_number),
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
+        lr=settings.learning_rate_at(round_number),
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
     )
     generator = generator_for(seed, "device", device, round_number)
     losses = []
     with torch.random.fork_rng(devices=[]):  # for networks with dropout
         torch.manual_seed(generator.initial_seed())
-        for epoch in range(recipe.num_epochs):
-            loss = _train_epoch(model, optimizer, data, recipe, generator)
+        for epoch in range(settings.num_epochs):
+            loss = _train_epoch(model, optimizer, data, settings, generator)
             if not math.isfinite(loss):
                 raise Diverged(
                     f"the loss of device {device} became {loss} in round {round_number + 1}, local epoch {epoch + 1}; "
@@ -120,24 +75,24 @@ def train_device(
                 )
             losses.append(loss)
     trained = model.state_dict()
-    return LocalResult({name: trained[name] - tensor for name, tensor in state.items()}, sum(losses) / len(losses))
+    return {name: trained[name] - tensor for name, tensor in state.items()}, sum(losses) / len(losses)
 
 
 def _train_epoch(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     data: DeviceData,
-    recipe: LocalTraining,
+    settings: "FederationSettings",
     generator: torch.Generator,
 ) -> float:
     """One pass in random order; the mean loss over the examples. A last batch of one example is left out."""
     total, num_examples = torch.zeros(()), 0
-    for chosen in torch.split(torch.randperm(len(data), generator=generator), recipe.batch_size):
+    for chosen in torch.split(torch.randperm(len(data), generator=generator), settings.batch_size):
         if len(chosen) == 1 and len(data) > 1:  # BatchNorm has no variance to divide by
             continue
         inputs = data.inputs[chosen]
-        if recipe.crop_padding or recipe.flips:
-            inputs = random_crop_flip(inputs, padding=recipe.crop_padding, flips=recipe.flips, generator=generator)
+        if settings.crop_padding or settings.flips:
+            inputs = random_crop_flip(inputs, padding=settings.crop_padding, flips=settings.flips, generator=generator)
         loss = functional.cross_entropy(outputs_of(model, data.prepare(inputs)), data.labels[chosen])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]

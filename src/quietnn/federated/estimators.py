@@ -96,10 +96,8 @@ class Affine:
 class Tuned:
     """Temperatures searched anew in every round, by the score of the network they lead to (the paper's scheme).
 
-    Attributes:
-        with_beta: search `beta` too (MMSE_pb), or leave it at zero (MMSE_p).
-        groups: `"whole"`, or `"layerwise"` for a coordinate search after the whole one.
-        oracle: score on test examples instead of validation examples.
+    Without `beta` that is MMSE_p, with it MMSE_pb. Layerwise, a coordinate search follows the whole one. An oracle
+    scores on test examples.
     """
 
     with_beta: bool = True

@@ -1,16 +1,8 @@
 """A federation round by round: broadcast, train, send over the air, aggregate.
 
-`aggregate` is the server's half of a round as one pure function: updates in, new global weights out. Both ways to run a
-federation call it, the one in a process and the one over a network, so both give the same global weights for the same
-seed, round and participants:
-
-    r = sum_m update_m + z          over the air, noisy parameters only
-    s = estimate(r)                 any estimator of the sum
-    w <- w + s / M                  noisy parameters
-    v <- v + mean_m(update_m)       normalisation parameters and buffers, sent without noise
-
-Nothing here has a state. What an estimator remembers comes in and goes out as `ServerState.memory`, plain tensors by
-name; everything random follows from the seed, the round's number and the devices' numbers.
+`aggregate` is the server's half of a round as one pure function. Both ways to run a federation call it, the one in a
+process and the one over a network, so both give the same global weights for the same seed, round and participants.
+Nothing here has a state: everything random follows from the seed, the round's number and the devices' numbers.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,9 +14,10 @@ from torch import Tensor, nn
 from quietnn.channels.randomness import generator_for
 from quietnn.errors import InvalidConfig
 from quietnn.federated.air import Air, superpose
-from quietnn.federated.devices import DeviceData, Diverged, LocalTraining, train_device
+from quietnn.federated.devices import DeviceData, Diverged, train_device
 from quietnn.federated.estimators import Estimator, Judge, Memory, ReceivedSum
-from quietnn.federated.screening import NORM_BOUND, screen
+from quietnn.federated.screening import screen
+from quietnn.federated.settings import FederationSettings
 from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.weights import GROUPINGS, Weights, noisy_names
@@ -34,44 +27,22 @@ from quietnn.weights import GROUPINGS, Weights, noisy_names
 class Federation:
     """Everything that stays the same from round to round.
 
-    Attributes:
-        devices: the examples of each device, by its number.
-        training: how a device trains.
-        air: what the updates meet on their way.
-        estimator: how the server estimates their sum.
-        num_active: `M`, how many devices take part in a round.
-        seed: of participants, local order, fading and noise.
-        score: judges a state dict on validation examples, for estimators that search.
-        oracle: the same on test examples, for estimators labelled oracle.
-        told: whether the devices tell the server the statistics of the clean sum.
-        norm_bound: the largest norm of an update, as a multiple of the median of the others (`screen`).
+    `score` judges a state dict on validation examples, for estimators that search; `oracle` does on test examples, for
+    estimators that are labelled so.
     """
 
     devices: Mapping[int, DeviceData]
-    training: LocalTraining
+    settings: FederationSettings
     air: Air
     estimator: Estimator
-    num_active: int = 4
     seed: int = 0
     score: Judge | None = None
     oracle: Judge | None = None
-    told: bool = False
-    norm_bound: float = NORM_BOUND
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.num_active <= len(self.devices):
-            raise InvalidConfig(f"{self.num_active} of {len(self.devices)} devices cannot be active; choose 1 to all")
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """Everything that changes from round to round.
-
-    Attributes:
-        num_rounds_done: how many rounds are behind; also the number of the next one.
-        state: the global state dict.
-        memory: what the estimator carries along.
-    """
+    """Everything that changes from round to round: their number, the global state dict, what an estimator remembers."""
 
     num_rounds_done: int
     state: dict[str, Tensor]
@@ -93,39 +64,31 @@ def participants(devices: Mapping[int, object], num_active: int, *, round_number
 def run_round(federation: Federation, model: nn.Module, server: ServerState) -> tuple[ServerState, Record]:
     """One round: the next server state, and the record of the round.
 
-    The weights of `model`, a network to train in, are overwritten; those of the new state are in it afterwards.
-
-    Raises:
-        Diverged: if the loss or the update of most devices is not finite, or what comes out is not.
+    The weights of `model`, a network to train in, are overwritten; those of the new state are in it afterwards. If the
+    update of most devices is not finite, or what comes out is not, training has `Diverged`.
     """
-    number, seed = server.num_rounds_done, federation.seed
+    number, seed, settings = server.num_rounds_done, federation.seed, federation.settings
     updates: dict[int, Weights] = {}
     losses: dict[int, float] = {}
     diverged: dict[int, str] = {}
-    for device in participants(federation.devices, federation.num_active, round_number=number, seed=seed):
+    for device in participants(federation.devices, settings.num_active, round_number=number, seed=seed):
         data = federation.devices[device]
         try:
             updates[device], losses[device] = train_device(
-                model, server.state, data, federation.training, device=device, round_number=number, seed=seed
+                model, server.state, data, settings, device=device, round_number=number, seed=seed
             )
         except Diverged as error:
             diverged[device] = str(error)
     noisy = noisy_names(model)
-    screened = screen(
-        server.state,
-        updates,
-        noisy=noisy,
-        round_number=number,
-        norm_bound=federation.norm_bound,
-        diverged=diverged,
+    kept, refused = screen(
+        server.state, updates, noisy=noisy, round_number=number, norm_bound=settings.norm_bound, diverged=diverged
     )
-    after, notes = aggregate(federation, server, screened.updates, noisy=noisy)
+    after, notes = aggregate(federation, server, kept, noisy=noisy)
     model.load_state_dict(after.state)
-    heard = sorted(screened.updates)
+    heard = sorted(kept)
     record: Record = {"round": number + 1, "devices": heard, "loss": sum(losses[one] for one in heard) / len(heard)}
-    if screened.refused:
-        missing = sorted(screened.refused)
-        record |= {"missing": missing, "reasons": [screened.refused[device] for device in missing]}
+    if refused:
+        record |= {"missing": sorted(refused), "reasons": [refused[device] for device in sorted(refused)]}
     return after, record | notes
 
 
@@ -133,33 +96,30 @@ def run_round(federation: Federation, model: nn.Module, server: ServerState) -> 
 def aggregate(
     federation: Federation, server: ServerState, updates: Mapping[int, Weights], *, noisy: Collection[str]
 ) -> tuple[ServerState, Record]:
-    """Superpose, add noise, estimate, divide by the number of devices, add to the global weights.
+    """The server after a round in which devices sent these updates, and flat values for the round's record.
 
-    Args:
-        federation: the air, the estimator and what it may see, the seed. Devices and their training are not looked at.
-        server: where the federation stands, with the state dict that the devices started from.
-        updates: by device number, the change `w_m - w` of every tensor of the state dict.
-        noisy: names of the parameters that go over the air (`quietnn.weights.noisy_names(model)`).
+        r = sum_m update_m + z          over the air, noisy parameters only
+        s = estimate(r)                 any estimator of the sum
+        w <- w + s / M                  noisy parameters
+        v <- v + mean_m(update_m)       normalisation parameters and buffers, sent without noise
 
-    Returns:
-        The server after the round, and flat values for the round's record; what was passed in stays as it is.
-
-    Raises:
-        Diverged: if an update, the received sum or the new state is not finite.
+    An update is the change `w_m - w` of every tensor of the state dict, and has passed `screen`. What was passed in
+    stays as it is. If the received sum or the new state is not finite, training has `Diverged`.
 
     >>> from quietnn.channels.awgn import AWGN
     >>> from quietnn.repairs.affine import ML
     >>> from quietnn.federated.estimators import Affine
     >>> nobody = DeviceData(torch.empty(0), torch.empty(0), torch.nn.Identity())
     >>> federation = Federation(
-    ...     dict.fromkeys(range(4), nobody), LocalTraining(), Air(AWGN(noise_variance=0.0)), Affine(ML))
+    ...     dict.fromkeys(range(4), nobody), FederationSettings(), Air(AWGN(noise_variance=0.0)), Affine(ML))
     >>> updates = {0: {"fc.weight": torch.tensor([1.0])}, 3: {"fc.weight": torch.tensor([3.0])}}
     >>> server = ServerState(0, {"fc.weight": torch.tensor([5.0])})
     >>> aggregate(federation, server, updates, noisy=["fc.weight"])[0].state
     {'fc.weight': tensor([7.])}
     """
     state, number = server.state, server.num_rounds_done
-    _check(state, updates, noisy, number)
+    if unknown := sorted(set(noisy) - set(state)):
+        raise InvalidConfig(f"{unknown[0]!r} is to be noisy but is not in the state dict; take noisy_names(model)")
     num_devices = len(updates)
     clean = _averaged(state, _only(updates, [name for name in state if name not in set(noisy)]))
     sent = _only(updates, noisy)
@@ -180,7 +140,7 @@ def aggregate(
         num_devices=num_devices,
         score=judged_by(federation.score),
         oracle=judged_by(federation.oracle),
-        told=_statistics(superpose(sent)) if federation.told else None,
+        told=_statistics(superpose(sent)) if federation.settings.told else None,
     )
     estimate = federation.estimator(received, server.memory)
     after = resulting(estimate.total)
@@ -190,11 +150,7 @@ def aggregate(
 
 
 def check_finite(tensors: Weights, what: str) -> None:
-    """Refuse a state dict or an update with a number that is not finite.
-
-    Raises:
-        Diverged: with its name.
-    """
+    """Refuse a state dict with a number that is not finite: `Diverged`, with its name."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise Diverged(f"{what} is not finite in {name}; try more WNR or a denoiser that shrinks")
@@ -220,14 +176,3 @@ def _statistics(total: Weights) -> dict[str, dict[str, WeightStatistics]]:
         }
         for grouping, groups in GROUPINGS.items()
     }
-
-
-def _check(state: Weights, updates: Mapping[int, Weights], noisy: Collection[str], round_number: int) -> None:
-    unknown = sorted(set(noisy) - set(state))
-    if unknown:
-        raise InvalidConfig(f"{unknown[0]!r} is to be noisy but is not in the state dict; take noisy_names(model)")
-    for device, update in sorted(updates.items()):
-        missing = sorted(set(state) ^ set(update))
-        if missing:
-            raise InvalidConfig(f"the update of device {device} and the state dict differ in {missing[0]!r}")
-        check_finite(update, f"the update of device {device} in round {round_number + 1}")

@@ -23,10 +23,6 @@ from quietnn.weights import partition
 class Carried:
     """MMSE around a prediction made from the past, per layer: no search, no examples, no temperatures.
 
-        F_t: a column of ones, and the estimate of the round before
-        a_t: least squares of r_t on F_t        p_t = max(var(r_t - F_t a_t) - sigma_z^2, 0)
-        s_hat_t = F_t a_t + p_t / (p_t + sigma_z^2) (r_t - F_t a_t)
-
     It is the Kalman filter of `s_t = a s_{t-1} + q_t` in its innovation form (Mehra 1970): `a` and the prediction's
     variance are read off the innovations, so nothing has to be told or tuned.
     """

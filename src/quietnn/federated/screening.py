@@ -6,7 +6,6 @@ the server receives their sum alone, and there is nothing to check.
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -27,14 +26,6 @@ _LARGEST_COUNT = 2**31
 _NOBODY: Mapping[int, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Screened:
-    """What is left of a round's updates, and why the others are not in it, by device."""
-
-    updates: dict[int, Weights]
-    refused: dict[int, str]
-
-
 @torch.no_grad()
 def screen(
     state: Weights,
@@ -45,30 +36,22 @@ def screen(
     norm_bound: float = NORM_BOUND,
     diverged: Mapping[int, str] = _NOBODY,
     num_chosen: int | None = None,
-) -> Screened:
-    """Leave out updates that are not finite, not possible, or far larger than those of the others.
+) -> tuple[dict[int, Weights], dict[int, str]]:
+    """What is left without updates that are not finite, not possible, or far too large; and why they go, by device.
 
     There are two norms: of all noisy parameters, and of all other floating-point tensors. An update is refused if the
     first is above `norm_bound` times the median over the other devices, or the second above its square: most of what is
     sent without noise are variances. Of an even number it is the upper median, so that neither a huge update nor one of
     zeros moves the limit for honest ones. A single update has nothing to be compared with.
 
-    Args:
-        state: the global state dict that the devices started from.
-        updates: by device, the change of every tensor.
-        noisy: names of the parameters that go over the air.
-        round_number: counted from 0.
-        norm_bound: the limit; infinity switches it off.
-        diverged: why devices have no update since their training left the finite numbers.
-        num_chosen: how many devices were to take part; default all that are named here.
-
-    Raises:
-        Diverged: if more than half of the chosen devices left the finite numbers.
+    Devices started from `state`, and the parameters `noisy` go over the air. Some have no update since their training
+    `diverged`; if more than half of those that were chosen (default: all that are named here) left the finite numbers,
+    the run ends: `Diverged`.
 
     >>> updates = {device: {"fc.weight": torch.tensor([1.0 + device])} for device in range(3)}
     >>> updates[7] = {"fc.weight": torch.tensor([-500.0])}
-    >>> screened = screen({"fc.weight": torch.tensor([5.0])}, updates, noisy=["fc.weight"], round_number=0)
-    >>> sorted(screened.updates), screened.refused
+    >>> kept, refused = screen({"fc.weight": torch.tensor([5.0])}, updates, noisy=["fc.weight"], round_number=0)
+    >>> sorted(kept), refused
     ([0, 1, 2], {7: 'its update is 250 times the median of the others in the noisy parameters; the limit is 10'})
     """
     lost = dict(diverged) | _reasons(updates, _not_finite)
@@ -84,7 +67,7 @@ def screen(
     left = {device: update for device, update in left.items() if device not in impossible}
     large = _too_large(state, left, noisy, norm_bound)
     kept = {device: update for device, update in left.items() if device not in large}
-    return Screened(kept, lost | impossible | large)
+    return kept, lost | impossible | large
 
 
 def _reasons(updates: Mapping[int, Weights], check: Callable[[Weights], str | None]) -> dict[int, str]:

@@ -1,17 +1,14 @@
 """What a run of noisy training is, whoever runs it: one process, or Flower."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.federated.air import Air, ChannelInversion, Dropout, Gains, PhaseAlignment
-from quietnn.federated.devices import DeviceData, LocalTraining
-from quietnn.federated.estimators import Estimator, Judge
+from quietnn.federated.devices import DeviceData
 from quietnn.federated.partition import PARTITIONS, make_parts
-from quietnn.federated.rounds import Federation
 from quietnn.federated.screening import NORM_BOUND
 from quietnn.federated.tasks import FEDERATED_TASKS, FederatedTask
 from quietnn.tasks.registry import is_own
@@ -82,8 +79,6 @@ class FederationSettings:
                 raise unknown_choice(name, getattr(self, name), choices)
         if not 1 <= self.num_active <= self.num_devices:
             raise InvalidConfig(f"{self.num_active} of {self.num_devices} devices cannot be active; choose 1 to all")
-        if self.num_tuning_examples < 1:
-            raise InvalidConfig(f"num_tuning_examples is {self.num_tuning_examples}; it must be 1 or more")
         if not self.norm_bound >= 1:
             raise InvalidConfig(f"norm_bound is {self.norm_bound}; it must be 1 or more, or inf for no limit")
         if self.fading != "inversion" and (self.csi_error or self.power_cap):
@@ -91,7 +86,12 @@ class FederationSettings:
                 f"csi_error and power_cap belong to channel inversion, but fading is {self.fading!r}; "
                 "set fading to 'inversion', or leave them out"
             )
-        self.training()
+        for name in ("num_rounds", "num_epochs", "batch_size", "learning_rate", "num_tuning_examples"):
+            if not getattr(self, name) > 0:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("momentum", "weight_decay", "crop_padding"):
+            if not getattr(self, name) >= 0:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 0 or more")
         self.air(0.0)
 
     def identity(self) -> dict[str, Any]:
@@ -101,9 +101,14 @@ class FederationSettings:
             del values["norm_bound"]  # as in runs from before there was one
         return values
 
-    def training(self) -> LocalTraining:
-        """How a device trains."""
-        return LocalTraining(**{field.name: getattr(self, field.name) for field in fields(LocalTraining)})
+    def learning_rate_at(self, round_number: int) -> float:
+        """The learning rate of a round: `lr (1 + cos(pi t / T)) / 2`, the rounds counted from 0.
+
+        >>> settings = FederationSettings(num_rounds=4, learning_rate=0.1)
+        >>> [round(settings.learning_rate_at(t), 4) for t in range(4)]
+        [0.1, 0.0854, 0.05, 0.0146]
+        """
+        return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * round_number / self.num_rounds))
 
     def air(self, wnr_db: float) -> Air:
         """What the updates meet at a WNR; without noise, the channel is perfect altogether."""
@@ -122,27 +127,3 @@ class FederationSettings:
         seed = self.seed if seed is None else seed
         parts = make_parts(self.partition, task.labels, self.num_devices, seed=seed, concentration=self.concentration)
         return task.devices(parts)
-
-    def federation_of(
-        self,
-        devices: Mapping[int, DeviceData],
-        estimator: Estimator,
-        *,
-        wnr_db: float,
-        seed: int,
-        score: Judge | None = None,
-        oracle: Judge | None = None,
-    ) -> Federation:
-        """What stays the same from round to round, with what a configuration may vary from run to run."""
-        return Federation(
-            devices=devices,
-            training=self.training(),
-            air=self.air(wnr_db),
-            estimator=estimator,
-            num_active=self.num_active,
-            seed=seed,
-            score=score,
-            oracle=oracle,
-            told=self.told,
-            norm_bound=self.norm_bound,
-        )

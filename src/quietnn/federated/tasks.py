@@ -79,10 +79,6 @@ def load_federated_task(name: str, *, image_size: int | None = None, data_dir: P
             `image_size` and `data_dir` if it takes arguments of these names.
         image_size: CIFAR-10 only: images are shrunk to this side; None leaves them at 32.
         data_dir: where data sets lie; default `$QUIETNN_DATA`, then `~/.cache/quietnn`.
-
-    Raises:
-        InvalidConfig: if there is no such task.
-        MissingData: if the data set is not there.
     """
     if is_own(name):
         offered = {"data_dir": data_dir, "image_size": image_size}

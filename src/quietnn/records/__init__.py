@@ -219,16 +219,13 @@ def _decode_line(line: bytes) -> Record:
 
 
 def _end_of_whole_lines(file: Any) -> int:
-    """The offset behind the last newline, searched backwards in blocks."""
-    position: int = file.seek(0, os.SEEK_END)
-    while position > 0:
-        start = max(0, position - 65536)
-        file.seek(start)
-        newline = file.read(position - start).rfind(b"\n")
-        if newline >= 0:
-            return start + int(newline) + 1
-        position = start
-    return 0
+    """The offset behind the last newline; all of the file is read only if its end is torn."""
+    end: int = file.seek(0, os.SEEK_END)
+    file.seek(max(end - 1, 0))
+    if file.read(1) in (b"\n", b""):
+        return end
+    file.seek(0)
+    return int(file.read().rfind(b"\n")) + 1
 
 
 def _to_json(value: Any) -> Any:

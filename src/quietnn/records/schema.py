@@ -46,13 +46,24 @@ def problem(record: Mapping[str, Any]) -> str:
 
 
 def _field_problem(record: Mapping[str, Any]) -> str:
-    for name, value in record.items():
-        if flaw := _flaw(name, 0) or _flaw(value, 0):
-            return f"{name!a} holds {flaw}"
     if not isinstance(record.get("experiment", ""), str | None):
         return f"experiment is {repr(record['experiment'])[:60]}; it must be text"
     experiment = experiment_of(record)
-    kinds = _THEORY.get(str(record.get("kind")), {}) if experiment == THEORY else _FIELDS.get(experiment, {})
+    return _misfit(
+        record, _THEORY.get(str(record.get("kind")), {}) if experiment == THEORY else _FIELDS.get(experiment, {})
+    )
+
+
+def config_problem(config: Mapping[str, Any]) -> str:
+    """What is wrong with a stored configuration, where the reports read it; empty if nothing is."""
+    return _misfit(config, _CONFIG)
+
+
+def _misfit(record: Mapping[str, Any], kinds: "Mapping[str, _Kind]") -> str:
+    """The first field that holds what none may, or not what it must."""
+    for name, value in record.items():
+        if flaw := _flaw(name, 0) or _flaw(value, 0):
+            return f"{name!a} holds {flaw}"
     for name, kind in kinds.items():
         if kind.optional and record.get(name) is None:
             continue
@@ -102,6 +113,11 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _maybe(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or fits(value)
+
+
+def _maybe_infinite(value: Any) -> bool:
+    """A level of a configuration, where infinity is written by its name."""
+    return value == "inf" or _number()(value)
 
 
 def _trial(value: Any) -> bool:
@@ -168,6 +184,12 @@ _THEORY = {
     | dict.fromkeys(
         ("closed_form", "monte_carlo", "standard_error", "z", "printed", "z_printed"), _Kind("a number", real)
     ),
+}
+_LEVELS = _Kind("a list of numbers", _list_of(_maybe_infinite), optional=True)
+_TEXTS = _Kind("a list of text", _list_of(_text), optional=True)
+_CONFIG = {
+    **dict.fromkeys(("name", "task"), _NOTE),
+    **{"wnr_db": _LEVELS, "levels": _LEVELS, "methods": _TEXTS, "fixed": _TEXTS, "num_draws": _COUNT},
 }
 _TWINS = (("tested_rounds", "round_accuracy"), ("deployed_wnr_db", "deployed_ml"))
 

@@ -54,7 +54,7 @@ def finetune(
         augment: random variants of the inputs that keep their labels.
         learning_rates: peak step sizes to choose from on held-out examples.
         rank: LoRA (Hu et al. 2022): `R + B A` in place of each matrix `R`, of this rank; all else stays.
-        num_steps: gradients taken on all examples.
+        num_steps: gradients taken, each on all examples or a mini-batch of them.
         held_out: fraction of the examples that chooses the step size.
         seed: of the split and of the augmentation.
 
@@ -76,9 +76,10 @@ def finetune(
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)
         moved = _All(received) if rank is None else _LowRank(received, rank, seed)
+        batches = scratch.mini_batches(positions, generator)
 
         def gradient() -> tuple[float, Sequence[Tensor]]:
-            value, gradients = scratch.gradient(moved.weights(), positions, generator)
+            value, gradients = scratch.gradient(moved.weights(), next(batches), generator)
             return value, moved.pull_back(gradients)
 
         descend(moved.point, gradient, num_steps=num_steps, step_size=learning_rate)

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import check_is
-from quietnn.evidence import Augment, labelled
+from quietnn.evidence import Augment, Evidence, labelled
 from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, own_starts, prepare, repaired_starts, start_at
+from quietnn.repairs.fitting.starts import Start, prepare, start_at, starts_of
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, maximise
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.rounding import are_rounded
@@ -82,16 +82,10 @@ def posterior(
     splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     if by_group.noise_variance == 0:
         return _result(with_weights(model, {}), "received", {}, None, 0.0)
-    places, num_passes = repaired_starts(observation, evidence.in_memory())
     scratch = Scratch(observation, evidence, blended=True)
-    scratch.num_passes += num_passes
-    if not (places and scratch.follows):
-        places |= own_starts(observation, scratch)
     guard = Guard(scratch, splits)
-    places = _judged(guard, places, observation)
-    chosen = guard.best(places)
-    best, start = guard.best(("received", *places)), places[chosen]
-    places = {name: places[name] for name in {chosen, best} if name in places}  # the others need no memory any more
+    chosen, start = _best_start(guard, observation, evidence.in_memory())
+    best = guard.best(("received", chosen))
     whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
@@ -101,24 +95,29 @@ def posterior(
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
     final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
     if final is None or not final.move:
-        kept = with_weights(model if best == "received" else places[best].network, {})
+        kept = with_weights(model if best == "received" else start.network, {})
         return _result(kept, best, guard.mean_losses, None, scratch.num_passes)
     finished = scratch.finish(start.network, final.weights)
     return _result(finished, "posterior", guard.mean_losses, final, scratch.num_passes)
 
 
-def _judged(guard: "Guard", places: dict[str, Start], observation: Observation[Any, Any]) -> dict[str, Start]:
-    """Judge the received network and all starts; with one more where weights were rounded and that is better."""
-    model, received, scratch = observation.model, observation.weights, guard.scratch
-    guard.judge("received", model)
-    for name, place in places.items():
-        guard.judge(name, place.network)
-    if "blended" not in places and are_rounded(observation):
+def _best_start(guard: "Guard", observation: Observation[Any, Any], evidence: Evidence) -> tuple[str, Start]:
+    """The start of the smallest loss and its name; they are made and judged one by one, and only the best is kept."""
+    scratch = guard.scratch
+    guard.judge("received", observation.model)
+    best: tuple[str, Start] | None = None
+    for name, start in starts_of(observation, evidence, scratch):
+        guard.judge(name, start.network)
+        if best is None or guard.best((best[0], name)) == name:
+            best = name, start
+    assert best is not None  # there always is one: the received weights with the examples' statistics
+    if "blended" not in guard.mean_losses and are_rounded(observation):
         # Calibration counts on noise. Where the error is none, the examples' own statistics may be better.
+        model, received = observation.model, observation.weights
         guard.judge_fits("blended", lambda positions: scratch.finish(model, received, positions))
-        if guard.is_clearly_better("blended", guard.best(places)):
-            return places | {"blended": start_at(received, observation, scratch)}
-    return places
+        if guard.is_clearly_better("blended", best[0]):
+            return "blended", start_at(received, observation, scratch)
+    return best
 
 
 def _result(

@@ -21,7 +21,7 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, prepare, repaired_starts
+from quietnn.repairs.fitting.starts import Start, prepare, starts_of
 from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
@@ -90,9 +90,8 @@ def _start(
     """The most elaborate of the networks that need no labels, and its name."""
     model, received = observation.model, observation.weights
     if scratch.follows:
-        places, passes = repaired_starts(observation, evidence)
-        scratch.num_passes += passes
-        return list(places.items())[-1]
+        *_, last = starts_of(observation, evidence, scratch)
+        return last
     if normalises_inputs(model, observation.normalisation):
         scratch.num_passes += 1
         with suppress(InvalidConfig):  # a normalisation that is never called

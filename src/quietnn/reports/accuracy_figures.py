@@ -10,7 +10,7 @@ from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
 from quietnn.reports.analysis import TaskAnalysis
 from quietnn.reports.curves import Curve, FloatArray
-from quietnn.reports.figures import Figure, Style, decibels, drawing, looks, mathtext, new_figure, settle, sized
+from quietnn.reports.figures import Figure, decibels, drawing, looks, mathtext, new_figure, settle, sized
 from quietnn.reports.gains import crossing
 from quietnn.reports.quantities import Quantity
 from quietnn.reports.titles import level_ticks, over_channels, wnr_axis
@@ -24,7 +24,7 @@ _DEPLOYED = (("ml", "--"), ("planned", "-"))
 """The schemes whose networks are followed over the link, and how they are drawn."""
 
 
-def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: Style = "screen") -> Figure:
+def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: str = "screen") -> Figure:
     """The accuracy curves of one or more tasks, a panel for each, two panels to a row.
 
     Bands are plus and minus one standard deviation over noise draws; the largest gain is an arrow.
@@ -35,7 +35,8 @@ def accuracy_figure(tasks: Sequence[TaskAnalysis], *, style: Style = "screen") -
         figure = new_figure(*sized(style, wide=columns > 1, height=4.0 * rows))
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
-            _draw_task(axes, task, legend="best" if style == "paper" else task.quantity.corner)
+            free = "lower right" if task.quantity.better == "above" else "upper right"
+            _draw_task(axes, task, legend="best" if style == "paper" else free)
             if style == "paper" and len(tasks) == 1:
                 axes.set_title("")  # the caption says it
         return settle(figure)
@@ -46,7 +47,7 @@ def _draw_task(axes: Any, task: TaskAnalysis, *, legend: str) -> None:
     for curve, look in zip(task.curves, looks([curve.method for curve in task.curves]), strict=True):
         _draw_curve(axes, curve, look)
     if task.clean is not None:
-        label = f"no noise, {quantity.short(task.clean[0])}"
+        label = f"no noise, {quantity.text(task.clean[0])}"
         axes.axhline(quantity.drawn(task.clean[0]), color="#777777", linewidth=1, zorder=1, label=label)
     axes.axhline(quantity.drawn(task.level), color="#999999", linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
     title = mathtext(over_channels(task.task, task.records))
@@ -129,7 +130,7 @@ def _draw_gain(axes: Any, task: TaskAnalysis) -> None:
     )
 
 
-def rounds_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+def rounds_figure(records: Sequence[Record], *, style: str = "screen") -> Figure:
     """Test accuracy against round, a panel for each WNR, mean over the seeds; without noise in grey."""
     wnrs = sorted({record["wnr_db"] for record in records if np.isfinite(record["wnr_db"])})
     clean = [record for record in records if record["method"] == CLEAN]

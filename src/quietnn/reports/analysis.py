@@ -14,7 +14,6 @@ from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db
 from quietnn.reports.quantities import ACCURACY, Quantity, percent, quantity_of, with_accuracy
 from quietnn.reports.runs import Run, inference_records, with_distinct_names
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
-from quietnn.reports.titles import counted
 
 CHANCE = 0.1
 """The accuracy that a run of training counts with in a curve when it diverged: ten classes, guessed."""
@@ -42,33 +41,33 @@ class TaskAnalysis:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """Several runs read together, grouped by task."""
+    """Several runs read together: the noisy inference of each task, and its noisy training."""
 
     runs: tuple[Run, ...]
     tasks: tuple[TaskAnalysis, ...]
+    trained: tuple[TaskAnalysis, ...]
 
 
 def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resamples: int = 10_000) -> Analysis:
-    """Measure the noisy inference of runs, every method against ML; other records are left out.
+    """Measure the noisy inference and training of runs, every method against ML.
 
     Gains are read at an accuracy, by default 0.75 for SST-2 and 0.6 for the rest, as in the paper, with so many
     bootstrap resamples for each interval. For language models the level is a factor on the perplexity without noise,
     by default 1.5; for another score it is that score, by default half-way down from the one without noise.
     """
-    kept = []
+    runs = with_distinct_names(runs)
     grouped: dict[str, list[Record]] = {}
-    for run in with_distinct_names(runs):
-        if found := inference_records(run.records):
-            kept.append(replace(run, records=found))
-        for record in found:
+    for run in runs:
+        for record in inference_records(run.records):
             grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
     tasks = (analyse_task(task, found, level, num_resamples) for task, found in grouped.items())
-    return Analysis(tuple(kept), tuple(tasks))
+    records = [record for run in runs for record in run.records]
+    return Analysis(runs, tuple(tasks), training_analyses(records, level=level, num_resamples=num_resamples))
 
 
 def training_analyses(
     records: Sequence[Record], *, level: float | None = None, num_resamples: int = 10_000
-) -> list[TaskAnalysis]:
+) -> tuple[TaskAnalysis, ...]:
     """The trained networks of each task among records of any experiment, measured as in noisy inference.
 
     The accuracy without noise is a mean over seeds. A run that diverged counts as `CHANCE`. Without a level, gains are
@@ -86,7 +85,7 @@ def training_analyses(
         aim = round(CHANCE + 0.85 * ((clean or 0.6) - CHANCE), 2) if level is None else level
         analysis = analyse_task(task, found, aim, num_resamples)
         tasks.append(replace(analysis, clean=None if clean is None else (clean, 0)))
-    return tasks
+    return tuple(tasks)
 
 
 def sentences(task: TaskAnalysis) -> list[str]:
@@ -104,24 +103,6 @@ def sentences(task: TaskAnalysis) -> list[str]:
     if not any(curve.method == REFERENCE for curve in task.curves):
         found.append("No ML curve was measured, so there is nothing to measure gains against.")
     return found
-
-
-def federated_sentences(task: TaskAnalysis) -> list[str]:
-    """What was found, in words: the accuracy without noise, what each scheme holds, and every run that diverged."""
-    found = [] if task.clean is None else [f"Without noise: {100 * task.clean[0]:.1f} %."]
-    for curve, gain in zip(task.curves, task.gains, strict=True):
-        at = crossing(curve, task.level)
-        if at.wnr_db is None:
-            found.append(f"{curve.label} {at.reason}.")
-            continue
-        gained = ""
-        if gain is not None and gain.gain_db is not None:
-            interval = "" if gain.low is None else f", {percent(CONFIDENCE)} interval {interval_text(gain)}"
-            note = f"; {gain.note}" if gain.note else ""
-            seeds = counted(gain.num_draws, "seed")
-            gained = f", a gain over ML of {gain.gain_db:+.1f} dB ({seeds}{interval}{note})"
-        found.append(f"{curve.label} holds {percent(task.level)} down to {at.wnr_db:.1f} dB{gained}.")
-    return [*found, *diverged_sentences(task.records)]
 
 
 def diverged_sentences(records: Sequence[Record]) -> list[str]:

@@ -1,18 +1,17 @@
 """What every figure shares: its style, its size, and how it becomes a file, byte for byte the same each time."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 from quietnn.errors import InvalidConfig
 from quietnn.methods import is_oracle, style_of
 
 Figure = Any
 """A `matplotlib.figure.Figure`; matplotlib itself is imported only when one is drawn."""
-
-Style = Literal["screen", "paper"]
 
 _COMMON: dict[str, Any] = {
     "svg.hashsalt": "quietnn",
@@ -68,20 +67,13 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def style_named(name: str) -> Style:
-    """The style of that name."""
-    if name == "screen":
-        return "screen"
-    if name == "paper":
-        return "paper"
-    raise InvalidConfig(f"figure style {name!r} does not exist; choose screen or paper")
-
-
 @contextmanager
-def drawing(style: Style = "screen") -> Iterator[None]:
+def drawing(style: str = "screen") -> Iterator[None]:
     """Draw inside this block in one of the styles; matplotlib's own settings are as before afterwards."""
     import matplotlib
 
+    if style not in _STYLES:
+        raise InvalidConfig(f"figure style {style!r} does not exist; choose screen or paper")
     settings: Any = _COMMON | _STYLES[style]
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -93,7 +85,7 @@ _WIDTHS = {"screen": (6.4, 9.6), "paper": (3.5, 7.16)}
 """Inches for one panel and for several side by side; on paper a column and the full width of a two-column page."""
 
 
-def sized(style: Style, *, wide: bool, height: float) -> tuple[float, float]:
+def sized(style: str, *, wide: bool, height: float) -> tuple[float, float]:
     """Width and height in inches; a height is told for the screen and shrinks with the width."""
     width = _WIDTHS[style][wide]
     stretch = 1.2 if style == "paper" and not wide else 1.0
@@ -161,10 +153,8 @@ def looks(methods: Sequence[str]) -> list[dict[str, Any]]:
 
 def mathtext(label: str) -> str:
     """A label for a figure: `MMSE_pb` gets its subscript, and text from a record is never read as mathematics."""
-    safe = label.replace("$", r"\$")
-    for plain, subscript in (("MMSE_pb", "MMSE$_{pb}$"), ("MMSE_p ", "MMSE$_{p}$ "), ("λ′", r"$\lambda'$")):
-        safe = safe.replace(plain, subscript)
-    return safe[: -len("MMSE_p")] + "MMSE$_{p}$" if safe.endswith("MMSE_p") else safe
+    safe = re.sub(r"MMSE_(pb?)\b", r"MMSE$_{\1}$", label.replace("$", r"\$"))
+    return safe.replace("λ′", r"$\lambda'$")
 
 
 def decibels(wnr_db: float) -> str:

@@ -195,22 +195,12 @@ def expanded_tail(confidence: float, num_draws: int) -> float:
 
 
 def student_quantile(confidence: float, degrees: int) -> float:
-    """The `t` that a Student variable of whole degrees of freedom stays within, on both sides; no scipy needed."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _central_probability(middle, degrees) < confidence else (low, middle)
-    return math.sqrt(degrees) * math.tan((low + high) / 2)
+    """The `t` that a Student variable of whole degrees of freedom stays within, on both sides; no scipy needed.
 
-
-def _central_probability(angle: float, degrees: int) -> float:
-    """`P(|T| < sqrt(degrees) tan(angle))`, the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    cosine, odd = math.cos(angle), degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for power in range(odd, degrees - 1, 2):
-        total += term
-        term *= cosine**2 * (power + 1) / (power + 2)
-    if odd:
-        return 2 / math.pi * (angle + math.sin(angle) * total)
-    return math.sin(angle) * total
+    The angle of `t = sqrt(degrees) tan(angle)` has the density `cos(angle) ** (degrees - 1)`, up to a factor.
+    """
+    angles = np.linspace(0.0, math.pi / 2, 100_001)
+    density = np.cos(angles) ** (degrees - 1)
+    mass = np.cumsum(density) - (density + density[0]) / 2  # by trapezoids
+    angle = float(np.interp(confidence, mass / mass[-1], angles))
+    return math.sqrt(degrees) * math.tan(angle)

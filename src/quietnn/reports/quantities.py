@@ -30,7 +30,6 @@ class Quantity:
         merit: of a record; NaN where there is none.
         number: a merit, or an array of them, as a reader knows it: a fraction, a perplexity, a score.
         text: a merit in a sentence.
-        short: the merit without noise in a legend.
         cell: a mean merit and its standard deviation (NaN for one draw) in a table.
         caption: of that table, up to the number of draws.
         clean: the merit without noise, the number of test examples and the level of gains, in words.
@@ -41,14 +40,12 @@ class Quantity:
         factor: from a number to what the axis shows.
         limits: of the axis; None for those of the data.
         log: whether the axis is logarithmic.
-        corner: that curves leave free for the legend.
     """
 
     name: str
     merit: Callable[[Record], float]
     number: Callable[[Any], Any]
     text: Callable[[float], str]
-    short: Callable[[float], str]
     cell: Callable[[float, float], str]
     caption: str
     clean: Callable[[float, int, float], str]
@@ -59,7 +56,6 @@ class Quantity:
     factor: float = 1.0
     limits: tuple[float, float] | None = None
     log: bool = False
-    corner: str = "lower right"
 
     @property
     def worse(self) -> str:
@@ -132,7 +128,6 @@ ACCURACY = Quantity(
     merit=lambda record: float(record["accuracy"]),
     number=lambda merit: merit,
     text=percent,
-    short=lambda merit: f"{100 * merit:.1f} %",
     cell=lambda mean, std: f"{100 * mean:.1f}" + ("" if math.isnan(std) else f" ± {100 * std:.1f}"),
     caption="Test accuracy in per cent against WNR, mean ± standard deviation over",
     clean=_clean_accuracy,
@@ -177,7 +172,6 @@ PERPLEXITY = Quantity(
     merit=lambda record: -(min(_loss(record), MOST_LOSS)),
     number=_perplexity,
     text=_perplexity_text,
-    short=_perplexity_text,
     cell=_perplexity_cell,
     caption="Perplexity against WNR, exp of the mean loss (in brackets ± one standard deviation of the loss) over",
     clean=_clean_perplexity,
@@ -185,7 +179,6 @@ PERPLEXITY = Quantity(
     axis="perplexity",
     better="below",
     log=True,
-    corner="upper right",
 )
 
 
@@ -205,14 +198,12 @@ def _score(sign: int) -> Quantity:
         merit=lambda record: sign * float(record["score"]),
         number=lambda merit: sign * merit,
         text=text,
-        short=text,
         cell=lambda mean, std: f"{sign * mean:.4g}" + ("" if math.isnan(std) else f" ± {std:.2g}"),
         caption="Score against WNR, mean ± standard deviation over",
         clean=lambda merit, examples, _: text(merit) + (f" on {examples:,} test examples" if examples else ""),
         level=level,
         axis="score" if sign > 0 else "score (lower is better)",
         better="above" if sign > 0 else "below",
-        corner="lower right" if sign > 0 else "upper right",
     )
 
 

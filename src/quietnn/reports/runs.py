@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.methods import CLEAN, style_of
 from quietnn.records import CONFIG, MOST_RECORDS, RECORDS, Damage, Record, read, read_sound
-from quietnn.records.schema import INFERENCE, SELECTION_DRAW, TRAINING, experiment_of, real
+from quietnn.records.schema import INFERENCE, SELECTION_DRAW, TRAINING, config_problem, experiment_of
 from quietnn.reports.titles import counted
 
 
@@ -135,29 +135,6 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise InvalidConfig(f"{path} is not JSON ({error}); restore it or remove it") from error
     if not isinstance(config, dict):
         raise InvalidConfig(f"{path} holds a {type(config).__name__}; a configuration is a JSON object")
-    for name, fits in _CONFIG_FIELDS.items():
-        if config.get(name) is not None and not fits(config[name]):
-            raise InvalidConfig(f"{path}: {name} is {repr(config[name])[:60]}; restore the file or remove it")
+    if reason := config_problem(config):
+        raise InvalidConfig(f"{path}: {reason}; restore the file or remove it")
     return config
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value.encode(errors="replace").decode() == value
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _are_levels(value: Any) -> bool:
-    """WNRs or other levels; infinity is written by its name."""
-    return isinstance(value, list) and all(level == "inf" or (real(level) and abs(level) < 1e300) for level in value)
-
-
-_CONFIG_FIELDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("name", "task"), _is_text),
-    **dict.fromkeys(("wnr_db", "levels"), _are_levels),
-    **dict.fromkeys(("methods", "fixed"), _are_texts),
-    "num_draws": lambda value: isinstance(value, int) and 0 <= value <= MOST_RECORDS,
-}
-"""What the reports read of a configuration."""

@@ -9,7 +9,7 @@ import numpy as np
 from quietnn.methods import is_oracle, style_of
 from quietnn.records import Record
 from quietnn.reports.curves import FloatArray
-from quietnn.reports.figures import Figure, Style, decibels, drawing, mathtext, new_figure, settle, sized
+from quietnn.reports.figures import Figure, decibels, drawing, mathtext, new_figure, settle, sized
 from quietnn.units import db_to_ratio
 
 _COLOURS = "cividis"
@@ -50,7 +50,7 @@ def pole_of(record: Record) -> float:
     return 1 + believed
 
 
-def surface_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+def surface_figure(records: Sequence[Record], *, style: str = "screen") -> Figure:
     """A panel for each record, one colour scale for all, every point that was tried marked.
 
     Crosses and hatching mark what is infeasible (at and past the pole `lambda' = 1 + eta`).
@@ -111,8 +111,8 @@ def _paint(axes: Any, trials: FloatArray, good: FloatArray, scale: tuple[float, 
         cells = np.full((len(vertical), len(horizontal)), np.nan)
         rows, columns = np.searchsorted(vertical, good[:, 1]), np.searchsorted(horizontal, good[:, 0])
         cells[rows, columns] = 100 * good[:, 2]
-        edges = _edges(horizontal), _edges(vertical)
-        axes.pcolormesh(*edges, np.ma.masked_invalid(cells), edgecolors="face", linewidth=0.2, **limits)
+        how = limits | {"shading": "nearest", "edgecolors": "face", "linewidth": 0.2}
+        axes.pcolormesh(horizontal, vertical, np.ma.masked_invalid(cells), **how)
     elif len(good) > 2 and np.linalg.matrix_rank(good[:, :2] - good[0, :2], tol=1e-9) == 2:
         _, last = np.unique(good[::-1, :2], axis=0, return_index=True)  # a triangulation takes no repeats
         points = good[::-1][np.sort(last)]
@@ -120,12 +120,6 @@ def _paint(axes: Any, trials: FloatArray, good: FloatArray, scale: tuple[float, 
         axes.tricontourf(points[:, 0], points[:, 1], 100 * points[:, 2], levels=levels, **limits)
     else:
         axes.scatter(good[:, 0], good[:, 1], c=100 * good[:, 2], s=60, **limits)
-
-
-def _edges(centres: FloatArray) -> FloatArray:
-    """The borders half-way between neighbours, so that each cell holds its point."""
-    middle = (centres[1:] + centres[:-1]) / 2
-    return np.concatenate([[2 * centres[0] - middle[0]], middle, [2 * centres[-1] - middle[-1]]])
 
 
 def _set_limits(axes: Any, trials: FloatArray) -> None:
@@ -212,7 +206,7 @@ def layer_values(records: Sequence[Record]) -> tuple[list[str], dict[str, list[l
     return names, found
 
 
-def layers_figure(records: Sequence[Record], *, style: Style = "screen") -> Figure:
+def layers_figure(records: Sequence[Record], *, style: str = "screen") -> Figure:
     """Three columns of dots, a row for each layer in the order of the network: WNR, `lambda'`, `beta`.
 
     Small dots are draws, the large one is their mean; the line marks the model's WNR, ML, and no bias.

@@ -7,19 +7,9 @@ import numpy as np
 
 from quietnn.errors import InvalidConfig
 from quietnn.records import Record
-from quietnn.reports.figures import Figure, Style, drawing, settle
+from quietnn.reports.figures import Figure, drawing, new_figure, settle, sized
 
-_STYLE: Any = {
-    "font.size": 9.0,
-    "axes.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-    "svg.hashsalt": "quietnn",  # the same file at every run
-}
 _BLUE, _ORANGE, _GREEN, _GREY, _RED = "#2166ac", "#e08214", "#1b7837", "#666666", "#b2182b"
-_PAPER_WIDTH = 7.16
 _SURFACE_MAP = "viridis"
 _FORMS_OF_FIGURE_6 = (
     ("exact", "-", "exact"),
@@ -28,13 +18,11 @@ _FORMS_OF_FIGURE_6 = (
 )
 
 
-def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dict[str, Figure]:
+def theory_figures(records: Sequence[Record], *, style: str = "screen") -> dict[str, Figure]:
     """The four figures by the name of their file; on paper each spans both columns of a page."""
-    import matplotlib as mpl
-
     drawn = {}
     for name, draw in FIGURES.items():
-        with mpl.rc_context(_STYLE) if style == "screen" else drawing(style):
+        with drawing(style):
             try:
                 figure = draw(records)
             except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
@@ -42,9 +30,8 @@ def theory_figures(records: Sequence[Record], *, style: Style = "screen") -> dic
                     f"{name} cannot be drawn from these {len(records)} records ({error}); it needs those of a "
                     "whole run: quietnn theory"
                 ) from error
-            if style == "paper":
-                width, height = figure.get_size_inches()
-                figure.set_size_inches(_PAPER_WIDTH, height * _PAPER_WIDTH / width)
+            width, height = figure.get_size_inches()
+            figure.set_size_inches(sized(style, wide=True, height=height * 9.6 / width))
             drawn[name] = settle(figure)
     return drawn
 
@@ -178,9 +165,7 @@ FIGURES: Mapping[str, Callable[[Sequence[Record]], Any]] = {
 
 def _panels(layout: str, size: tuple[float, float], **how: Any) -> tuple[Any, list[Any]]:
     """A figure and its panels: a letter each, a semicolon between rows."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(*size)
     return figure, list(figure.subplot_mosaic(layout, **how).values())
 
 

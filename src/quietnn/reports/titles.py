@@ -50,6 +50,17 @@ def span_db(wnrs: Sequence[float]) -> str:
     return f"from {low} to {high} dB" if len(set(wnrs)) > 1 else f"at {low} dB"
 
 
+def duration(seconds: float) -> str:
+    """A time in the one unit that matters.
+
+    >>> duration(42.0), duration(600.0), duration(9000.0)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def channel_title(channel: str) -> str:
     """A channel of the records in words, its settings behind it where they are short.
 

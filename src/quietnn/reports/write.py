@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quietnn.errors import MissingData, unknown_choice
 from quietnn.files import write_together
-from quietnn.methods import CLEAN, is_oracle
+from quietnn.methods import CLEAN
 from quietnn.records import RECORDS, Record, read
 from quietnn.records.schema import THEORY
 from quietnn.reports.accuracy_figures import accuracy_figure, deployment_figure, rounds_figure
@@ -16,12 +15,12 @@ from quietnn.reports.analysis import (
     Analysis,
     TaskAnalysis,
     analyse_runs,
-    federated_sentences,
+    diverged_sentences,
     sentences,
     task_tables,
     training_analyses,
 )
-from quietnn.reports.figures import Figure, Style, images
+from quietnn.reports.figures import Figure, images
 from quietnn.reports.gains import crossing
 from quietnn.reports.page.document import render_report
 from quietnn.reports.runs import Run
@@ -33,7 +32,7 @@ FORMATS = ("pdf", "svg", "png")
 
 
 def write_analysis(
-    analysis: Analysis, out: Path, *, date: str = "", command: str = "", style: Style = "screen"
+    analysis: Analysis, out: Path, *, date: str = "", command: str = "", style: str = "screen"
 ) -> tuple[Path, ...]:
     """Write everything a reader wants into a folder, and return the paths.
 
@@ -53,12 +52,12 @@ def write_analysis(
     if len(tables) > 1:
         names = dict.fromkeys(task.quantity.name for task in analysis.tasks)
         files |= images("-and-".join(names), accuracy_figure(analysis.tasks, style=style))
-    files["report.html"] = render_report(analysis.runs, analysis, written=date, command=command).encode()
+    files["report.html"] = render_report(analysis, written=date, command=command).encode()
     write_together(out, files)
     return tuple(out / name for name in files)
 
 
-def write_federated_report(folder: Path, *, level: float | None = None, style: Style = "screen") -> list[str]:
+def write_federated_report(folder: Path, *, level: float | None = None, style: str = "screen") -> list[str]:
     """Write `summary.md`, tables and figures beside the records, and return what they say in sentences.
 
     A folder without records of noisy training gets nothing and says nothing.
@@ -67,13 +66,13 @@ def write_federated_report(folder: Path, *, level: float | None = None, style: S
     if not tasks:
         return []
     task = tasks[0]  # a run has one
-    said = federated_sentences(task)
+    said = [*sentences(task), *diverged_sentences(task.records)]
     tables = {name: table for name, table in task_tables(task).items() if name != "cost"}
     shown = map(to_markdown, [*tables.values(), *_fixed(task.records), _cost(task.records)])
     summary = ["# Noisy training", "\n".join(f"- {line}" for line in said), *shown]
     files = {"summary.md": ("\n\n".join(summary) + "\n").encode()}
     files |= {f"{name}.csv": to_csv(table).encode() for name, table in tables.items()}
-    files |= images("accuracy", accuracy_figure([_with_least_loss(task)], style=style))
+    files |= images("accuracy", accuracy_figure([task], style=style))
     files |= images("rounds", rounds_figure(task.records))
     if any(record.get("deployed_wnr_db") for record in task.records):
         files |= images("deployed", deployment_figure(task.records))
@@ -81,9 +80,7 @@ def write_federated_report(folder: Path, *, level: float | None = None, style: S
     return said
 
 
-def publication_figures(
-    runs: Sequence[Run], *, style: Style = "paper", level: float | None = None
-) -> dict[str, Figure]:
+def publication_figures(runs: Sequence[Run], *, style: str = "paper", level: float | None = None) -> dict[str, Figure]:
     """Every figure that the records of some runs allow, by the name of its file; there must be one."""
     found: dict[str, Figure] = {}
     analysis = analyse_runs(runs, level=level)
@@ -91,13 +88,12 @@ def publication_figures(
         if task.curves:
             suffix = _suffix(analysis, task)
             found |= {f"{name}{suffix}": figure for name, figure in task_figures(task, style=style).items()}
-    records = [record for run in runs for record in run.records]
-    for task in training_analyses(records, level=level):
+    for task in analysis.trained:
         if task.curves:
             found[f"training-{slug(task.task)}"] = accuracy_figure([task], style=style)
         if any(record.get("tested_rounds") for record in task.records):
             found[f"rounds-{slug(task.task)}"] = rounds_figure(task.records, style=style)
-    theory = [record for record in records if record.get("experiment") == THEORY]
+    theory = [record for run in runs for record in run.records if record.get("experiment") == THEORY]
     if theory:
         found |= theory_figures(theory, style=style)
     if not found:
@@ -118,7 +114,7 @@ def write_figures(figures: dict[str, Figure], out: Path, *, formats: Sequence[st
     return tuple(out / name for name in files)
 
 
-def task_figures(task: TaskAnalysis, *, style: Style = "screen") -> dict[str, Figure]:
+def task_figures(task: TaskAnalysis, *, style: str = "screen") -> dict[str, Figure]:
     """`accuracy` or its like, `surface` if a search kept its trials, `layers` if layers were tuned.
 
     The last two are taken at the WNR where ML falls below the level: there the temperatures matter most.
@@ -176,16 +172,6 @@ def _summary(analysis: Analysis, tables: list[dict[str, Table]], facts: dict[str
         parts += [to_markdown(table) for table in found.values()]
     table = Table("What ran", ("", "value"), tuple(facts.items()))
     return "\n\n".join(["# Noisy inference", *parts, to_markdown(table)]) + "\n"
-
-
-def _with_least_loss(task: TaskAnalysis) -> TaskAnalysis:
-    """Where no scheme gains, the one that loses least is marked."""
-    gains = [
-        (gain.gain_db, place)
-        for place, (curve, gain) in enumerate(zip(task.curves, task.gains, strict=True))
-        if gain is not None and gain.gain_db is not None and not is_oracle(curve.method)
-    ]
-    return replace(task, best=max(gains)[1]) if gains else task
 
 
 def _fixed(records: Sequence[Record]) -> list[Table]:

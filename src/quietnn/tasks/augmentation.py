@@ -13,14 +13,7 @@ from quietnn.weights import noisy_names
 
 
 def random_crop_flip(images: Tensor, *, padding: int, generator: torch.Generator, flips: bool = True) -> Tensor:
-    """Shift every image by up to `padding` pixels (zeros enter) and, with `flips`, mirror half of them.
-
-    Args:
-        images: (batch, channels, height, width), any dtype.
-        padding: the largest shift; 4 is usual for CIFAR.
-        generator: the source of all randomness.
-        flips: whether to mirror.
-    """
+    """Shift every image by up to `padding` pixels (zeros enter) and, with `flips`, mirror half of them."""
     batch, channels, height, width = images.shape
     padded = functional.pad(images, (padding,) * 4)
     shifts = torch.randint(0, 2 * padding + 1, (2, batch, 1), generator=generator)

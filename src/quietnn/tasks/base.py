@@ -68,9 +68,6 @@ def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
     """Accuracy and mean cross-entropy of a classifier in evaluation mode; the model's mode is restored.
 
     A loss that is not a number (noise can overflow a network) counts as infinite, so it never wins a tie.
-
-    Raises:
-        InvalidConfig: if there are no examples.
     """
     num_examples, num_right, total_loss = 0, 0, 0.0
     with in_evaluation(model):
@@ -134,11 +131,7 @@ class Task:
                 raise InvalidConfig(f"{name} is a {type(value).__name__}; give a function: {name}=lambda *_: ...")
 
     def score_of(self, network: nn.Module, examples: Examples) -> Score:
-        """What `evaluate` says of a network.
-
-        Raises:
-            InvalidConfig: if that is not a `Score`.
-        """
+        """What `evaluate` says of a network; refused if that is not a `Score`."""
         score = self.evaluate(network, examples)
         check_is(score, Score, f"the score of {self.name}", _SCORE)
         return score
@@ -165,9 +158,6 @@ def sample(num_total: int, num_examples: int | None, *, seed: int, first: int = 
 
     None stands for all positions in their own order. With `first`, the sample begins that far into the permutation: it
     has nothing in common with the first so many.
-
-    Raises:
-        InvalidConfig: if there are not so many.
 
     >>> sample(4, None, seed=0).tolist()
     [0, 1, 2, 3]

@@ -1,6 +1,7 @@
 """CIFAR-10 from its official files, checked: the binary layout, the python layout, or their archives."""
 
 import hashlib
+import pickletools
 import tarfile
 import zlib
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.tasks.data_dir import checksum, download, missing
-from quietnn.tasks.plain_pickle import read_plain_pickle
 
 Split = Literal["train", "test"]
 
@@ -24,17 +24,7 @@ _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 @dataclass(frozen=True)
 class Layout:
-    """One of the two official forms of the data set.
-
-    Attributes:
-        folder: the folder inside the archive, and beside it once unpacked.
-        suffix: how file names end.
-        algorithm: of the checksums of the files.
-        checksums: batch name to the digest of its file.
-        archive: the archive's file name.
-        archive_md5: as published on the official site.
-        num_images: images in each file.
-    """
+    """One of the two official forms of the data set: folder, archive, and the checksums of its files by name."""
 
     folder: str
     suffix: str
@@ -93,17 +83,9 @@ def load_cifar10(
     layouts: tuple[Layout, ...] = (BINARY, PYTHON),
     site: str | None = OFFICIAL_SITE,
 ) -> LabelledImages:
-    """Read a split from the first layout found in `data_dir`, downloading the archive if there is none.
+    """Read a split from the first layout found in `data_dir`, as a folder or as its archive.
 
-    Args:
-        data_dir: holds an unpacked folder or an archive under its official name.
-        split: `"train"`, 50,000 images, or `"test"`, 10,000.
-        layouts: the forms to look for, in order; the first is the one to download.
-        site: where the archives are published; None never downloads.
-
-    Raises:
-        MissingData: if nothing was found and nothing could be downloaded, with every place looked in.
-        InvalidConfig: if a file is cut short, altered or not what it should be.
+    If there is none, the archive of the first layout is downloaded from `site`; None never downloads.
     """
     names = _TRAIN if split == "train" else ("test_batch",)
     here = (one for one in layouts if (data_dir / one.folder).is_dir() or (data_dir / one.archive).is_file())
@@ -112,7 +94,10 @@ def load_cifar10(
         _fetch(data_dir, layouts, site)
         layout = layouts[0]
     if (data_dir / layout.folder).is_dir():
-        contents = [_read_file(data_dir / layout.folder / f"{name}{layout.suffix}", data_dir) for name in names]
+        paths = [data_dir / layout.folder / f"{name}{layout.suffix}" for name in names]
+        if lost := [path for path in paths if not path.is_file()]:
+            raise missing("A file of CIFAR-10", lost, f"Unpack the official archive into {data_dir} again.")
+        contents = [path.read_bytes() for path in paths]
     else:
         contents = _read_archive(data_dir / layout.archive, layout, names)
     batches = [_decode(content, layout, name) for content, name in zip(contents, names, strict=True)]
@@ -130,12 +115,6 @@ def _fetch(data_dir: Path, layouts: tuple[Layout, ...], site: str | None) -> Non
         download(f"{site}/{layouts[0].archive}", data_dir / layouts[0].archive, md5=layouts[0].archive_md5)
     except MissingData as error:
         raise missing("CIFAR-10", places, f"{error}.\n{remedy}") from error
-
-
-def _read_file(path: Path, data_dir: Path) -> bytes:
-    if not path.is_file():
-        raise missing("A file of CIFAR-10", [path], f"Unpack the official archive into {data_dir} again.")
-    return path.read_bytes()
 
 
 def _read_archive(path: Path, layout: Layout, names: tuple[str, ...]) -> list[bytes]:
@@ -167,21 +146,28 @@ def _decode(content: bytes, layout: Layout, name: str) -> tuple[NDArray[np.uint8
         rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + _NUM_PIXELS)
         labels, pixels = rows[:, 0], rows[:, 1:]
     else:
-        labels, pixels = _unpack_pickle(content, file_name)
-    if labels.shape != (layout.num_images,) or pixels.shape != (layout.num_images, _NUM_PIXELS):
-        raise InvalidConfig(
-            f"{file_name} holds {labels.shape} labels and {pixels.shape} pixels, expected {layout.num_images} images"
-        )
-    if labels.max() > 9:
-        raise InvalidConfig(f"{file_name} has a label {labels.max()}, CIFAR-10 has the classes 0 to 9; {remedy}")
+        labels, pixels = read_pickled(content)
+    if len(labels) != layout.num_images or len(pixels) != layout.num_images or labels.max() > 9:
+        raise InvalidConfig(f"{file_name} does not hold {layout.num_images} images of the classes 0 to 9; {remedy}")
     return labels, pixels
 
 
-def _unpack_pickle(content: bytes, file_name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    batch = read_plain_pickle(content)
-    labels, pixels = (batch.get("labels"), batch.get("data")) if isinstance(batch, dict) else (None, None)
-    if not isinstance(labels, list) or not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
-        raise InvalidConfig(f"{file_name} does not hold a dict of a list 'labels' and a uint8 array 'data'")
-    if not all(isinstance(label, int) and 0 <= label <= 9 for label in labels):
-        raise InvalidConfig(f"{file_name} has a label outside the classes 0 to 9 of CIFAR-10")
-    return np.array(labels, dtype=np.uint8), pixels
+def read_pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Labels and pixels of a file of the python layout, whose opcodes are looked at and never run.
+
+    The labels are the small numbers between the text `labels` and the next one; the pixels are the longest text.
+
+    Raises:
+        InvalidConfig: if the pickle is damaged, or holds something else.
+    """
+    labels, pixels, in_labels = bytearray(), b"", False
+    try:
+        for opcode, argument, _ in pickletools.genops(content):
+            if isinstance(argument, str | bytes):
+                text = argument.encode("latin-1") if isinstance(argument, str) else argument
+                in_labels, pixels = text == b"labels", max(pixels, text, key=len)
+            elif in_labels and isinstance(argument, int) and opcode.name == "BININT1":
+                labels.append(argument)
+        return np.frombuffer(labels, np.uint8), np.frombuffer(pixels, np.uint8).reshape(-1, _NUM_PIXELS)
+    except ValueError as error:
+        raise InvalidConfig(f"the pickle is damaged ({error}); get the file again") from error

@@ -48,9 +48,6 @@ CIFAR10 = InputNormalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435,
 def parse_normalisation(text: str) -> InputNormalisation:
     """Read `none, ...` or `mean,mean,mean/std,std,std`.
 
-    Raises:
-        InvalidWeights: if it is neither.
-
     >>> parse_normalisation("none, raw [0, 1]") == RAW
     True
     >>> parse_normalisation("0.5,0.5,0.5/0.2,0.2,0.25").std
@@ -85,12 +82,6 @@ def cifar10_task(
 
     The weights file says how its network wants images normalised (`input_normalisation` in the metadata:
     `none`, or `m,m,m/s,s,s`); a file that does not say gets images in [0, 1].
-
-    Args:
-        architecture: a key of `IMAGE_MODELS`.
-        data_dir: holds the data set and, under `weights/`, the weights.
-        weights: another safetensors file.
-        layouts: the forms of the data set to look for.
     """
     path = weights or weights_path(architecture, data_dir)
     if not path.is_file():

@@ -11,11 +11,7 @@ from quietnn.files import replacing
 
 
 def resolve_data_dir(data_dir: str | Path | None = None) -> Path:
-    """The argument if given, else `$QUIETNN_DATA`, else `~/.cache/quietnn`.
-
-    >>> resolve_data_dir("/data").as_posix()
-    '/data'
-    """
+    """The argument if given, else `$QUIETNN_DATA`, else `~/.cache/quietnn`."""
     chosen = data_dir or os.environ.get("QUIETNN_DATA") or Path.home() / ".cache" / "quietnn"
     return Path(chosen).expanduser()
 
@@ -36,11 +32,7 @@ def checksum(path: Path, algorithm: str) -> str:
 
 
 def download(url: str, target: Path, *, md5: str, timeout_seconds: float = 20.0) -> None:
-    """Write the file at `url` to `target`, or nothing at all.
-
-    Raises:
-        MissingData: if it cannot be reached, or what arrives has another checksum.
-    """
+    """Write the file at `url` to `target`, or nothing at all if it cannot be reached or has another checksum."""
     with replacing(target) as partial:
         try:
             with urllib.request.urlopen(url, timeout=timeout_seconds) as response, partial.open("wb") as file:

@@ -68,13 +68,9 @@ def ignore_progress(progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One sitting of a training run, which a kill may end: the next one goes on where it stood.
+    """One sitting of a training run: where its checkpoints are, and whether it goes on from what one before left there.
 
-    Attributes:
-        folder: of its checkpoints.
-        resume: continue what an earlier sitting left there, else start over.
-        on_progress: called after every step.
-        checkpoint_seconds: within an epoch, a checkpoint is written this long after the one before.
+    Within an epoch, a checkpoint is written `checkpoint_seconds` after the one before.
     """
 
     folder: Path
@@ -87,12 +83,7 @@ class Run:
 class TrainingState:
     """All that the next step depends on; the batches of an epoch follow from the seed and its number.
 
-    Attributes:
-        num_epochs_done: how many epochs are behind.
-        model: the network's state dict.
-        optimizer: the optimizer's state dict.
-        num_steps_done: how many steps of the epoch after them are behind.
-        random_state: of torch's generator within that epoch, for dropout; None between epochs.
+    Within an epoch that is the number of its steps and the state of torch's generator, for dropout.
     """
 
     num_epochs_done: int
@@ -104,15 +95,9 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a recipe means for one network and its data.
+    """What a recipe means for one network and its data: the batches of an epoch, and the loss of a model on one.
 
-    Attributes:
-        recipe: how to train.
-        settings: what the run was asked for, JSON-able; a resume with others is refused.
-        num_steps: in each epoch.
-        batches: an epoch's batches, drawn with its own generator.
-        loss: the loss of a model on a batch.
-        max_gradient_norm: longer gradients are scaled down to this.
+    A run with other `settings`, which are JSON-able, is not resumed.
     """
 
     recipe: Recipe
@@ -144,10 +129,8 @@ def fit(model: nn.Module, optimizer: torch.optim.Optimizer, plan: Plan, run: Run
             run.on_progress(progress)
             last = progress.step + 1 == plan.num_steps
             if last or time.monotonic() - saved >= run.checkpoint_seconds:
-                now = TrainingState(epoch, model.state_dict(), optimizer.state_dict())
-                if last:
-                    now = replace(now, num_epochs_done=epoch + 1)
-                else:
+                now = TrainingState(epoch + last, model.state_dict(), optimizer.state_dict())
+                if not last:
                     now = replace(now, num_steps_done=progress.step + 1, random_state=torch.get_rng_state())
                 save_state(run.folder, now, recipe=plan.settings)
                 saved = time.monotonic()
@@ -211,11 +194,7 @@ def save_state(run_dir: Path, state: TrainingState, *, recipe: dict[str, Any]) -
 
 
 def load_state(run_dir: Path, *, recipe: dict[str, Any]) -> TrainingState | None:
-    """The newest state of a run, or None if it has written none yet.
-
-    Raises:
-        InvalidConfig: if that run was started with another recipe, or a file of its state is damaged.
-    """
+    """The newest state of a run, or None if it has written none yet; refused if it is damaged or of another recipe."""
     finished = _finished(run_dir)
     if not finished:
         return None

@@ -20,15 +20,8 @@ def grow_resnet(shallow: ResNet, deep: ResNet, *, seed: int) -> list[str]:
 
     A copy's convolutions are partly drawn afresh, so that it learns something of its own. Its last gain is larger
     than the old block's, so that the later layers come to rest on it and the gradient reaches all of its weights. The
-    function is not kept: training has to go on, at a learning rate that lets work move between blocks.
-
-    Args:
-        shallow: the trained network.
-        deep: as wide, with at least as many blocks in every stage.
-        seed: of the fresh part.
-
-    Returns:
-        The names of the added blocks, such as `layer3.4`.
+    function is not kept: training has to go on, at a learning rate that lets work move between blocks. Returns the
+    names of the added blocks.
 
     >>> grow_resnet(ResNet((1, 2, 1, 1), width=2), ResNet((1, 3, 1, 2), width=2), seed=0)
     ['layer2.1', 'layer4.1']

@@ -25,7 +25,7 @@ from quietnn.tasks.transformers_folder import load_language_model, load_tokenize
 IGNORED = -100
 """The label of a position that does not count, as torch and transformers have it."""
 
-LONGEST_WINDOW = 1024
+LONGEST_WINDOW = 512
 """Tokens of a window where the model could take more: a window's logits are held at once."""
 
 _LOGITS_AT_ONCE = 2**25
@@ -53,7 +53,7 @@ def language_model(
         tuning: text files to repair by; a folder stands for the .txt files in it.
         test: text files to test on.
         weights: another folder that holds the weights; the same network and tokenizer.
-        window: tokens of a window; the model's own length when not given, at most 1,024.
+        window: tokens of a window; the model's own length when not given, at most 512.
         marker: a line that ends a document, for example `<|endoftext|>`; blank lines do not. A file is one without it.
         name: what records call the task; `lm/` and the folder's name when not given.
 

@@ -25,9 +25,6 @@ Made = TypeVar("Made")
 def split_name(name: str) -> tuple[str, str]:
     """A task's family and member.
 
-    Raises:
-        InvalidConfig: if there is no such task, with the closest name there is.
-
     >>> split_name("cifar10/resnet18")
     ('cifar10', 'resnet18')
     """
@@ -118,12 +115,7 @@ def _own_task(name: str, *, data_dir: Path | None, weights: Path | None) -> Task
 
 
 def own_function(name: str) -> Callable[..., Any]:
-    """The function of this name, its module imported; it is looked for in the current folder too.
-
-    Raises:
-        MissingData: if there is no such module, or one that it imports is missing.
-        InvalidConfig: if the name is incomplete, or names nothing that can be called.
-    """
+    """The function of this name, its module imported; it is looked for in the current folder too."""
     module_name, _, function_name = name.partition(":")
     if not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
         raise InvalidConfig(f"{name!r} names no function; write package.module:function, for example mine.tasks:digits")
@@ -149,11 +141,7 @@ def own_function(name: str) -> Callable[..., Any]:
 
 
 def made_by(function: Callable[..., Any], kind: type[Made], offered: dict[str, Any], *, name: str) -> Made:
-    """What the function returns, given those of the offered arguments that it takes.
-
-    Raises:
-        InvalidConfig: if it needs other arguments, or returns something of another kind.
-    """
+    """What the function returns, given those of the offered arguments that it takes; refused if of another kind."""
     taken = _taken(function, offered)
     try:
         inspect.signature(function).bind(**taken)

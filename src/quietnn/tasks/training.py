@@ -20,24 +20,11 @@ from quietnn.tasks.sst2 import lengths, trim
 class ImageRecipe(Recipe):
     """How an image classifier is trained.
 
-    SGD with Nesterov momentum under a one-cycle learning rate, label smoothing, random crops and flips, no
-    weight decay on biases and normalisation. With `small_images = ((16, 0.4), (24, 0.7))` the first 40 % of
-    the epochs see the images at 16x16, those up to 70 % at 24x24, and the rest at full size: early epochs
-    cost a quarter, and the last ones still fit the resolution the network is tested at.
-
-    Attributes:
-        num_epochs: passes over the training images.
-        batch_size: images per step; the last incomplete batch of an epoch is dropped.
-        peak_lr: the highest learning rate.
-        warmup: fraction of the run in which the learning rate rises.
-        momentum: of SGD.
-        weight_decay: on matrices and kernels.
-        label_smoothing: probability spread over all classes.
-        crop_padding: largest shift of a random crop, in pixels.
-        flips: whether half of the images are mirrored (digits must not be).
-        small_images: pairs (size, fraction of the epochs up to which it is used), in order.
-        weight_noise_db: if given, every step sees the weights through noise at this WNR.
-        seed: fixes initial order, crops and flips.
+    SGD with Nesterov momentum under a one-cycle learning rate, which rises over the fraction `warmup` of the run; label
+    smoothing, random crops and flips, no weight decay on biases and normalisation; the last incomplete batch of an
+    epoch is dropped. With `small_images = ((16, 0.4), (24, 0.7))` the first 40 % of the epochs see the images at 16x16,
+    those up to 70 % at 24x24, and the rest at full size: early epochs cost a quarter, and the last ones still fit the
+    resolution the network is tested at. With `weight_noise_db` every step sees the weights through noise at this WNR.
     """
 
     num_epochs: int = 24
@@ -86,15 +73,9 @@ def train_classifier(
     prepare: Callable[[Tensor], Tensor],
     run: Run,
 ) -> dict[str, Tensor]:
-    """Train in place; return the state dict. Safe to kill: called again it resumes and ends the same.
+    """Train in place on uint8 images, which `prepare` turns into what the network expects; return the state dict.
 
-    Args:
-        model: a freshly initialised classifier.
-        images: (num_images, channels, height, width), uint8.
-        labels: class numbers, int64.
-        recipe: how to train.
-        prepare: turns uint8 images into the floats the network expects.
-        run: where its checkpoints are.
+    Safe to kill: called again it resumes and ends the same.
     """
     if len(images) < recipe.batch_size:
         raise InvalidConfig(f"a batch of {recipe.batch_size} needs more than {len(images)} images; lower --batch-size")

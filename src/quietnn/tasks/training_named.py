@@ -70,24 +70,12 @@ def train_task(
     overwrite: bool = False,
     on_progress: Callable[[Progress], None] = ignore_progress,
 ) -> Path:
-    """Train a named task and write its weights; killed and called again, it resumes.
+    """Train `digits`, `cifar10/<network>` or `sst2/<encoder>` and write the weights; called again, it resumes.
 
-    Args:
-        name: `digits`, `cifar10/<network>` or `sst2/<encoder>`.
-        data_dir: holds the data and the weights.
-        recipe: how to train.
-        out: what to write, default `default_target`.
-        grow_from: begin with the weights of this shallower network, such as `resnet18` for `cifar10/resnet34`.
-        run_dir: the folder of the checkpoints, default `runs/train-<task>` in `data_dir`.
-        resume: continue what an earlier call left, else start over.
-        overwrite: replace weights that are there already.
-        on_progress: called after every step.
-
-    Returns:
-        The weights file; for `sst2` a folder in transformers layout.
-
-    Raises:
-        InvalidConfig: before any training, if the weights are there already and may not be replaced.
+    Weights go to `out`, default `default_target`: a file, for `sst2` a folder in transformers layout. If they are there
+    already and may not be replaced, that is refused before any training. Checkpoints go to `run_dir`, default
+    `runs/train-<task>` in `data_dir`. `grow_from` begins with the weights of a shallower network, such as `resnet18`
+    for `cifar10/resnet34`.
     """
     family, member = split_name(name)
     target = out or default_target(name, data_dir)
@@ -129,14 +117,7 @@ def _fresh(architecture: str, seed: int) -> Start:
 
 
 def grown(architecture: str, source: str, data_dir: Path, seed: int) -> Start:
-    """A deeper network that begins with the function of a trained one, and with its input normalisation.
-
-    Args:
-        architecture: the network to make, `resnet34`.
-        source: the trained network, `resnet18`; its weights lie in `data_dir`.
-        data_dir: holds the weights.
-        seed: of what is drawn afresh.
-    """
+    """A deeper network, `resnet34`, out of a trained `source`, `resnet18`, and with its input normalisation."""
     if source not in IMAGE_MODELS:
         raise InvalidConfig(f"there is no network {source!r} to grow from; use --grow-from resnet18")
     deep, _, _ = _fresh(architecture, seed)

@@ -17,12 +17,7 @@ from quietnn.weights import Weights, check_weights
 
 
 def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
-    """Load the weights in place and return the file's metadata. The model stays as it was if they do not fit.
-
-    Raises:
-        MissingData: if there is no such file.
-        InvalidWeights: if the file is broken, its names or shapes are not the model's, or a value is not finite.
-    """
+    """Load the weights in place and return the file's metadata. The model stays as it was if they do not fit."""
     weights, metadata = _read(path), metadata_of(path)
     expected = model.state_dict()
     for other, name in split_ties(expected, [name for name in expected if name not in weights]):
@@ -46,12 +41,7 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
 
 
 def metadata_of(path: Path) -> dict[str, str]:
-    """The metadata of a safetensors file or model folder; a PyTorch file has no more than its history.
-
-    Raises:
-        MissingData: if there is no such file.
-        InvalidWeights: if the file is broken.
-    """
+    """The metadata of a safetensors file or model folder; a PyTorch file has no more than its history."""
     if path.suffix in SUFFIXES:
         steps = TorchCheckpoint.open(path).history
         return {KEY: json.dumps(steps)} if steps else {}
@@ -79,11 +69,7 @@ def _shards(path: Path) -> tuple[Shard, ...]:
 
 
 def write_weights(path: Path, weights: dict[str, Tensor], *, metadata: dict[str, str]) -> None:
-    """Write the file beside its name, then put it there: whole, or not at all.
-
-    Raises:
-        InvalidWeights: if a weight is not finite; nothing infinite is written.
-    """
+    """Write the file beside its name, then put it there: whole, or not at all. Nothing infinite is written."""
     _check_finite(path, weights)
     with replacing(path) as beside:
         save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, metadata=metadata)

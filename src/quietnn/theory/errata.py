@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quietnn.theory.montecarlo import simulate_quadratic, simulate_shallow
+from quietnn.theory.montecarlo import compare
 from quietnn.theory.quadratic import QuadraticNetwork
 from quietnn.theory.shallow import ShallowNetwork
 
@@ -47,12 +47,12 @@ def constant_c2() -> Table:
     """Erratum 1: `E (x - c)^2` is `c^2 + 1/3`."""
     far = replace(PAPER_QUADRATIC, offset=1.0)
     optimum = _simulated("error at P3, figure 3 (c = 0.1)", PAPER_QUADRATIC, PAPER_QUADRATIC.optimal_theta)
-    ml = simulate_quadratic(PAPER_QUADRATIC, 1.0, 0.0, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
+    ml = _simulated("ML, figure 3", PAPER_QUADRATIC, 1.0)
     gain = Measurement(
         "gain over ML, figure 3",
         replace(PAPER_QUADRATIC, constants="printed").gain,
         PAPER_QUADRATIC.gain,
-        1 - optimum.measured / ml.mean,
+        1 - optimum.measured / ml.measured,
         "ratio of two simulations",
     )
     return _simulated("error at c = 1, d = 5, sw = 2.25, sz = 1, theta = 1, rho = 0", far, 1.0), optimum, gain
@@ -148,14 +148,9 @@ def _simulated(
     quantity: str, network: QuadraticNetwork | ShallowNetwork, theta: float, rho: float = 0.0
 ) -> Measurement:
     """An error as printed, as it should be, and as it comes out in a simulation."""
-    if isinstance(network, QuadraticNetwork):
-        printed = replace(network, constants="printed").error(theta, rho)
-        estimate = simulate_quadratic(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_QUADRATIC)
-    else:
-        printed = network.error(theta, rho, "printed")
-        estimate = simulate_shallow(network, theta, rho, seed=SEED, num_samples=NUM_SAMPLES_SHALLOW)
-    corrected = float(network.error(theta, rho))
-    return Measurement(quantity, float(printed), corrected, estimate.mean, "Monte Carlo", estimate.standard_error)
+    num_samples = NUM_SAMPLES_QUADRATIC if isinstance(network, QuadraticNetwork) else NUM_SAMPLES_SHALLOW
+    printed, corrected, estimate = compare(network, theta, rho, seed=SEED, num_samples=num_samples)
+    return Measurement(quantity, printed, corrected, estimate.mean, "Monte Carlo", estimate.standard_error)
 
 
 def _numerical_hessian(network: QuadraticNetwork, theta: float, rho: float, step: float = 1e-3) -> NDArray[np.float64]:

@@ -187,20 +187,6 @@ def noise_variance_within(wnr_db: float, received_variance: float) -> float:
     return received_variance / (1.0 + db_to_ratio(wnr_db))
 
 
-def require_variances(*, weight_variance: float, noise_variance: float) -> None:
-    """Refuse a network that no theorem speaks of: both variances finite, the weights' above zero."""
-    if not (math.isfinite(weight_variance) and weight_variance > 0):
-        raise InvalidConfig(
-            f"weight_variance is {weight_variance}; it must be finite and above 0 (a variance, not a standard "
-            "deviation); give the variance of the clean weights"
-        )
-    if not (math.isfinite(noise_variance) and noise_variance >= 0):
-        raise InvalidConfig(
-            f"noise_variance is {noise_variance}; it must be finite and at least 0 (a variance, not a standard "
-            "deviation); use 0 for a noiseless channel"
-        )
-
-
 def require_count(name: str, value: int, *, at_least: int = 1) -> None:
     """Refuse what is not a whole number that is large enough."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
@@ -214,5 +200,5 @@ def require_finite(name: str, value: float, *, above: float = -math.inf) -> None
     if not (math.isfinite(value) and value > above):
         limit = "" if above == -math.inf else f" above {above}"
         raise InvalidConfig(
-            f"{name} is {value}; it must be a finite number{limit}; the paper's examples lie between 0.1 and 1"
+            f"{name} is {value}; it must be a finite number{limit}; the paper's examples lie between 0.1 and 2.25"
         )

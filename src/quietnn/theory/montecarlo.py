@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,19 @@ def simulate_shallow(
         return np.asarray((np.stack(outputs) - clean) ** 2).reshape(*thetas.shape, size)
 
     return _average(squared_error, seed=seed, num_samples=num_samples, entries=2 * network.num_hidden)
+
+
+def compare(
+    network: QuadraticNetwork | ShallowNetwork, theta: float, rho: float, *, seed: int, num_samples: int
+) -> tuple[float, float, Estimate]:
+    """The error of `theta r + rho` as the paper prints it, as it is, and as it comes out in a simulation."""
+    if isinstance(network, QuadraticNetwork):
+        printed = replace(network, constants="printed").error(theta, rho)
+        estimate = simulate_quadratic(network, theta, rho, seed=seed, num_samples=num_samples)
+    else:
+        printed = network.error(theta, rho, "printed")
+        estimate = simulate_shallow(network, theta, rho, seed=seed, num_samples=num_samples)
+    return float(printed), float(network.error(theta, rho)), estimate
 
 
 def simulate_mean_output(

@@ -1,6 +1,5 @@
 """What the Gaussian prior costs: linear MMSE against the best estimator for the weights' own distribution."""
 
-from dataclasses import dataclass
 from math import erf, sqrt
 
 import numpy as np
@@ -13,36 +12,16 @@ from quietnn.units import ratio_to_db
 NUM_BINS = 2001
 
 
-@dataclass(frozen=True)
-class PriorCost:
-    """How far some weights are from Gaussian, and what that costs at one noise power.
-
-    Attributes:
-        excess_kurtosis: fourth moment over squared variance, minus 3; zero for a Gaussian, above it for heavy tails.
-        distance: Kolmogorov-Smirnov distance to the Gaussian of the same mean and variance, between 0 and 1.
-        linear_error: `sigma_w^2 sigma_z^2 / (sigma_w^2 + sigma_z^2)`, the mean squared error of MMSE (eq. 8).
-        best_error: the least mean squared error that any estimator of a single weight can have.
-    """
-
-    excess_kurtosis: float
-    distance: float
-    linear_error: float
-    best_error: float
-
-    @property
-    def cost_db(self) -> float:
-        """How many decibels of squared error the Gaussian prior gives away."""
-        return ratio_to_db(self.linear_error / self.best_error)
-
-
-def prior_cost(weights: NDArray[np.floating], noise_variance: float) -> PriorCost:
+def prior_cost(weights: NDArray[np.floating], noise_variance: float) -> dict[str, float]:
     """Compare the Gaussian prior with the weights' own distribution, as a histogram, under white Gaussian noise.
 
-    The best estimator of one weight is its posterior mean `E[w | r]`, found by convolving the histogram with the
-    noise; its error is `E[w^2] - E[E[w | r]^2]`.
+    `excess_kurtosis` and `distance` (Kolmogorov-Smirnov) tell how far the weights are from Gaussian; `linear_error` is
+    `sigma_w^2 sigma_z^2 / (sigma_w^2 + sigma_z^2)`, the mean squared error of MMSE (eq. 8), and `cost_db` what it gives
+    away against `best_error`, that of the best estimator of one weight. This is the posterior mean `E[w | r]`, found by
+    convolving the histogram with the noise; its error is `E[w^2] - E[E[w | r]^2]`.
 
     >>> cost = prior_cost(np.repeat([-1.0, 1.0], 500), noise_variance=0.1)      # two values only: easy to tell apart
-    >>> cost.best_error < 0.01 < cost.linear_error < 0.1
+    >>> cost["best_error"] < 0.01 < cost["linear_error"] < 0.1
     True
     """
     check_variance(noise_variance, "noise_variance")
@@ -56,7 +35,13 @@ def prior_cost(weights: NDArray[np.floating], noise_variance: float) -> PriorCos
     standard = (values - mean) / variance**0.5
     linear = variance * noise_variance / (variance + noise_variance)
     best = min(_best_error(values - mean, noise_variance), linear)
-    return PriorCost(float((standard**4).mean() - 3.0), _distance_to_gaussian(standard), linear, best)
+    return {
+        "excess_kurtosis": float((standard**4).mean() - 3.0),
+        "distance": _distance_to_gaussian(standard),
+        "linear_error": linear,
+        "best_error": best,
+        "cost_db": ratio_to_db(linear / best),
+    }
 
 
 def _best_error(values: NDArray[np.float64], noise_variance: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietnn.errors import InvalidConfig
-from quietnn.theory.family import require_count, require_finite, require_variances
+from quietnn.theory.family import check_variance, require_count, require_finite
 
 Constants = Literal["corrected", "printed"]
 Kind = Literal["maximum", "minimum", "saddle", "degenerate"]
@@ -51,7 +51,8 @@ class QuadraticNetwork:
     constants: Constants = "corrected"
 
     def __post_init__(self) -> None:
-        require_variances(weight_variance=self.weight_variance, noise_variance=self.noise_variance)
+        require_finite("weight_variance", self.weight_variance, above=0.0)
+        check_variance(self.noise_variance, "noise_variance")
         require_count("dimension", self.dimension)
         require_finite("offset", self.offset)
         if self.constants not in get_args(Constants):

@@ -35,7 +35,7 @@ def test_a_device_replies_with_the_weights_that_training_in_process_gives(local_
     node = next(node for node, device in local_grid(4, RUN_CONFIG).device_of.items() if device == 1)
     reply = train(Message(content, node, "train"), Context(1, node, {"partition-id": 1}, RecordDict(), RUN_CONFIG))
     data = settings.devices(task)[1]
-    update, loss = train_device(model, sent, data, settings.training(), device=1, round_number=2, seed=0)
+    update, loss = train_device(model, sent, data, settings, device=1, round_number=2, seed=0)
     got = to_state(reply.content.array_records["arrays"])
     assert all(bool(((got[name] - sent[name]) == tensor).all()) for name, tensor in update.items())
     assert reply.content.metric_records["metrics"] == {"loss": loss, "num-examples": len(data)}

@@ -264,15 +264,15 @@ def replay(found: list[Record], **changed: object) -> tuple[list[float], dict[st
                 model,
                 server.state,
                 federation.devices[device],
-                federation.training,
+                federation.settings,
                 device=device,
                 round_number=number,
                 seed=settings.seed,
             )
             for device in record["devices"]
         }
-        losses.append(sum(result.loss for result in results.values()) / len(results))
-        updates = {device: result.update for device, result in results.items()}
+        losses.append(sum(loss for _, loss in results.values()) / len(results))
+        updates = {device: update for device, (update, _) in results.items()}
         server, _ = aggregate(federation, server, updates, noisy=noisy_names(model))
     return losses, server.state
 

@@ -14,7 +14,7 @@ from quietnn.evidence import Evidence, Loss
 from quietnn.observation import Observation
 from quietnn.repairs.fitting.moving_statistics import Blending
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import repaired_starts
+from quietnn.repairs.fitting.starts import repaired
 from quietnn.repairs.fitting.whitened import PosteriorSettings, Whitened, maximise
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
@@ -302,7 +302,7 @@ def test_weights_of_sixteen_bits_move(dtype: torch.dtype, is_mixed: bool) -> Non
     weights = noisy_weights(observation.received)
     by_group = GroupedWeights.of(weights, observation.noise_variance, groups="layerwise")
     scratch = Scratch(observation, Evidence(inputs, LABELS), blended=True)
-    scratch.anchor(repaired_starts(Observation(observation.received, 0.1), Evidence(inputs))[0]["calibrated"].network)
+    scratch.anchor(next(repaired(Observation(observation.received, 0.1), Evidence(inputs))).model)
     fit = maximise(scratch, Whitened.of(by_group, weights), torch.arange(60))
     assert fit.move > 0
     assert fit.losses[-1] < fit.losses[0] < 10
@@ -319,12 +319,12 @@ def test_examples_one_by_one_are_judged_by_the_statistics_of_the_start() -> None
     def one_by_one(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         return torch.stack([whole(network, position[None], generator) for position in positions]).mean()
 
-    starts = repaired_starts(observation, Evidence(inputs))[0]
+    starts = {one.name: one.model for one in repaired(observation, Evidence(inputs))}
     scratch = Scratch(observation, Evidence(mean_loss=one_by_one, num_examples=60), blended=True)
-    scratch.anchor(starts["calibrated"].network)
+    scratch.anchor(starts["calibrated"])
     everything = torch.arange(60)
     found = scratch.judge(noisy_weights(observation.received), everything)
-    assert found == pytest.approx(float(scratch.judge_parts(starts["calibrated"].network, [everything])), rel=1e-5)
+    assert found == pytest.approx(float(scratch.judge_parts(starts["calibrated"], [everything])), rel=1e-5)
 
 
 def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_start() -> None:
@@ -335,7 +335,7 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
     network = nn.Sequential(nn.Linear(4, 8), Own(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     observation = transmit(network.eval(), wnr_db=0.0, seed=0)
     inputs = 3 * points(60, 4) + 1
-    starts = repaired_starts(observation, Evidence(inputs))[0]
+    starts = {one.name: one.model for one in repaired(observation, Evidence(inputs))}
     settings = PosteriorSettings(num_steps=1, num_guard_steps=1, step_size=1e-6)
     evidence = Evidence(inputs, LABELS)
     result = posterior(
@@ -346,7 +346,7 @@ def test_a_child_class_with_arithmetic_of_its_own_keeps_the_statistics_of_the_st
     assert result.details["held_out_loss"]["posterior"] == pytest.approx(
         result.details["held_out_loss"]["calibrated"], rel=1e-4
     )
-    assert torch.equal(result.model[1].running_mean, starts["calibrated"].network[1].running_mean)
+    assert torch.equal(result.model[1].running_mean, starts["calibrated"][1].running_mean)
 
 
 def test_dead_channels_do_not_hide_that_a_scale_is_undone() -> None:

@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.repairs.blobs import blobs, plain_net
+from torch import nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import QuietnnError
 from quietnn.evidence import Evidence
+from quietnn.observation import Observation
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.posterior import posterior
 
@@ -55,3 +57,17 @@ def test_a_gradient_in_batches_is_that_of_all_examples_and_passes_are_counted() 
     for name in weights:
         torch.testing.assert_close(found[7][name], found[60][name], rtol=1e-4, atol=1e-6)
     assert all(one.grad is None for one in observation.model.parameters()), "the caller's network is left alone"
+
+
+def test_text_comes_in_mini_batches_that_see_all_of_it_and_a_hundred_labels_come_at_once() -> None:
+    network, tokens = nn.Linear(2, 2), torch.zeros(64, 30, dtype=torch.int64)
+    seen = [3, 5, *range(10, 58)]
+    generator = torch.Generator().manual_seed(0)
+    cut = Scratch(Observation(network, 0.1), Evidence(torch.zeros(64, 2), tokens, loss=lambda outputs, labels: outputs))
+    batches = cut.mini_batches(torch.tensor(seen), generator)
+    epoch = torch.cat([next(batches) for _ in range(12)])  # 50 windows, four at a time: a sixteenth of all
+    assert len(epoch) == 48
+    assert len(set(epoch.tolist())) == 48
+    assert set(epoch.tolist()) <= set(seen)
+    whole = Scratch(Observation(network, 0.1), Evidence(torch.zeros(64, 2), torch.zeros(64, dtype=torch.int64)))
+    assert next(whole.mini_batches(torch.tensor(seen), generator)).tolist() == seen

@@ -12,7 +12,7 @@ from quietnn.errors import QuietnnError
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, prepare, repaired_starts
+from quietnn.repairs.fitting.starts import Start, prepare, repaired
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
@@ -30,19 +30,23 @@ def test_a_head_that_cannot_be_centred_has_no_start_and_mistakes_are_told() -> N
     layers = [nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)]
     inputs = blobs()[0]
     without_bias = nn.Sequential(*layers[:2], nn.Linear(16, 3, bias=False))
-    assert list(repaired_starts(Observation(without_bias, 0.1), Evidence(inputs))[0]) == ["directions"]
-    assert list(repaired_starts(Observation(Encoder(*layers), 0.1), Evidence(inputs))[0]) == ["directions"]
-    assert list(repaired_starts(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))[0]) == ["directions"]
+    assert [one.name for one in repaired(Observation(without_bias, 0.1), Evidence(inputs))] == ["directions"]
+    assert [one.name for one in repaired(Observation(Encoder(*layers), 0.1), Evidence(inputs))] == ["directions"]
+    assert [one.name for one in repaired(Observation(nn.Sequential(*layers), 0.1), Evidence(inputs[:1]))] == [
+        "directions"
+    ]
     with pytest.raises(QuietnnError, match="nope"):
-        repaired_starts(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs))[0]
+        list(repaired(Observation(nn.Sequential(*layers), {"nope": 0.1}), Evidence(inputs)))
 
 
 def test_a_bias_without_noise_is_not_centred() -> None:
     """Steps are taken on the network as it came; another bias would make it a third network."""
     received = transmit(trained(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)), wnr_db=3.0, seed=1).received
     names = ("0.weight", "0.bias", "2.weight")
-    assert list(repaired_starts(Observation(received, 0.1), Evidence(blobs()[0]))[0]) == ["directions", "centred"]
-    assert list(repaired_starts(Observation(received, 0.1, noisy=names), Evidence(blobs()[0]))[0]) == ["directions"]
+    assert [one.name for one in repaired(Observation(received, 0.1), Evidence(blobs()[0]))] == ["directions", "centred"]
+    assert [one.name for one in repaired(Observation(received, 0.1, noisy=names), Evidence(blobs()[0]))] == [
+        "directions"
+    ]
 
 
 def test_a_start_that_is_shorter_is_left_by_shorter_steps() -> None:

@@ -88,9 +88,12 @@ def test_noise_by_weight_moves_each_weight_within_its_own_spread() -> None:
     by_group = GroupedWeights.of(noisy_weights(network), 0.04, groups="layerwise")
     by_weight = GroupedWeights.of(noisy_weights(network), noise, groups="layerwise", statistics=by_group.statistics)
     one, each = gaussian(by_group), gaussian(by_weight)
-    u = {name: torch.ones_like(weight) for name, weight in noise.items()}
-    for name, moved in one.weights(u).items():
-        assert torch.allclose(moved, each.weights(u)[name], rtol=1e-5, atol=1e-6)
+    for name, spread in one.spread.items():
+        assert torch.allclose(torch.as_tensor(spread), each.spread[name], rtol=1e-5)
     noise["0.weight"][0] = 0.0
+    known = Observation(network, noise)
+    scratch = Scratch(known, Evidence(*blobs()))
     exact = gaussian(GroupedWeights.of(noisy_weights(network), noise, groups="layerwise"))
-    assert torch.equal(exact.weights(u)["0.weight"][0], noisy_weights(network)["0.weight"][0])
+    moved = maximise(scratch, exact, torch.arange(scratch.num_examples)).weights["0.weight"]
+    assert torch.equal(moved[0], noisy_weights(network)["0.weight"][0])
+    assert not torch.equal(moved[1:], noisy_weights(network)["0.weight"][1:])

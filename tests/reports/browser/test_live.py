@@ -8,8 +8,7 @@ import pytest
 
 from quietnn import records as store
 from quietnn.records import Record
-from quietnn.reports.page.server import LiveServer
-from quietnn.reports.page.watch import Watch
+from quietnn.reports.page.live import LiveServer, Watch
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +21,7 @@ def test_a_record_appears_without_a_reload_and_choices_stay(
     found = make_records(num_draws=2, methods=("ml", "mmse_pb"))
     config = {"wnr_db": sorted({r["wnr_db"] for r in found[1:]}), "methods": ["ml", "mmse_pb"], "num_draws": 2}
     folder = write_run(tmp_path / "run", found[:-1], **config)
-    with LiveServer(Watch([folder], command="quietnn report run --live"), interval=0.1).running() as live:
+    with LiveServer(Watch([folder], command="quietnn report run --live")).running() as live:
         page = open_page(live.address)
         page.evaluate("window.sameDocument = true")
         page.wait_for_selector(f"#live >> text={len(found) - 1} of {len(found)} records")
@@ -41,7 +40,7 @@ def test_a_record_appears_without_a_reload_and_choices_stay(
 def test_a_run_that_has_not_begun_is_waited_for(
     make_records: Make, write_run: Callable[..., Path], open_page: Callable[..., Any], tmp_path: Path
 ) -> None:
-    with LiveServer(Watch([tmp_path / "run"]), interval=0.1).running() as live:
+    with LiveServer(Watch([tmp_path / "run"])).running() as live:
         page = open_page(live.address)
         assert "no records yet" in page.locator("h1").text_content()
         write_run(tmp_path / "run", make_records(num_draws=2, methods=("ml", "mmse")))

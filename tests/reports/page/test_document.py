@@ -64,7 +64,7 @@ def payload_of(page: str) -> dict[str, object]:
 
 
 def page_of(*runs: Run, **words: str) -> str:
-    return render_report(runs, analyse_runs(runs), **words)
+    return render_report(analyse_runs(runs), **words)
 
 
 def test_nothing_in_a_record_becomes_a_tag_or_a_handler(make_records: Make) -> None:

@@ -1,11 +1,10 @@
-"""Residual networks: blocks that are idle pass what they are given, and depths that exist."""
+"""Residual networks: blocks that are idle pass what they are given."""
 
 import pytest
 import torch
 from torch import nn
 
-from quietnn.errors import InvalidConfig
-from quietnn.tasks.models.resnet import BasicBlock, DigitsResNet, ThinBlock, thin_resnet
+from quietnn.tasks.models.resnet import BasicBlock, DigitsResNet, ThinBlock
 
 
 @pytest.mark.parametrize("block", [BasicBlock, ThinBlock])
@@ -28,8 +27,3 @@ def test_the_order_of_layers_is_that_of_the_published_results() -> None:
         layer.register_forward_hook(lambda *_, name=name: called.append(name))
     model(torch.rand(1, 1, 8, 8))
     assert called == ["downsample.0", "downsample.1", "downsample", "conv1", "bn1", "conv2", "bn2", ""]
-
-
-def test_impossible_depth() -> None:
-    with pytest.raises(InvalidConfig, match="6 n \\+ 2"):
-        thin_resnet(21)

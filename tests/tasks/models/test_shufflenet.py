@@ -15,5 +15,5 @@ def test_every_parameter_is_used(name: str) -> None:
 
 
 def test_shuffle_mixes_the_branches() -> None:
-    left, right = torch.zeros(1, 3, 2, 2), torch.ones(1, 3, 2, 2)
-    assert shuffle_channels(left, right)[0, :, 0, 0].tolist() == [0, 1, 0, 1, 0, 1]
+    left, right = torch.arange(3.0).reshape(1, 3, 1, 1), torch.arange(5.0, 8.0).reshape(1, 3, 1, 1)
+    assert shuffle_channels(left, right).flatten().tolist() == [0, 5, 1, 6, 2, 7]

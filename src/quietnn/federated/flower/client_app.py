@@ -40,27 +40,23 @@ def train(message: Message, context: Context) -> Message:
     assert isinstance(server_round, int)
     model = task.fresh_model(settings.seed)
     try:
-        result = train_device(
+        _, loss = train_device(
             model,
             to_state(message.content.array_records["arrays"]),
             devices[number],
-            settings.training(),
+            settings,
             device=number,
             round_number=server_round - 1,
             seed=settings.seed,
         )
     except Diverged as error:
         return say_diverged(message, str(error))
-    metrics = MetricRecord({"loss": result.loss, "num-examples": len(devices[number])})
+    metrics = MetricRecord({"loss": loss, "num-examples": len(devices[number])})
     return Message(RecordDict({"arrays": to_arrays(model.state_dict()), "metrics": metrics}), reply_to=message)
 
 
 def device_number(context: Context) -> int:
-    """The number of this node: its `partition-id`, which says which part of the data it holds.
-
-    Raises:
-        InvalidConfig: if the node was started without one.
-    """
+    """The number of this node: its `partition-id`, which says which part of the data it holds."""
     number = context.node_config.get("partition-id")
     if not isinstance(number, int):
         raise InvalidConfig("this node has no partition-id; start it with --node-config 'partition-id=0' or the like")

@@ -33,9 +33,8 @@ class GuardedGrid:
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send each message and wait for the replies, at most `timeout` seconds.
 
-        Returns:
-            One message for each that was answered in time, whose sender is the node that was asked. What cannot be
-            unpacked becomes an error with a reason.
+        Of each that was answered in time there is one, whose sender is the node that was asked. What cannot be unpacked
+        becomes an error with a reason.
         """
         replies: list[Message] = []
         waiting: dict[str, Message] = {}

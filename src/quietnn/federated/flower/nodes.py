@@ -66,11 +66,7 @@ class Nodes:
         return {device: node for node, device in self._device_of.items()}
 
     def wait_for(self, grid: Grid, num_devices: int) -> dict[int, int]:
-        """The nodes that are there, once they are this many or patience has run out.
-
-        Raises:
-            MissingData: if there is none.
-        """
+        """The nodes that are there, once they are this many or patience has run out; there must be one."""
         deadline = time.monotonic() + self._patience
         for node, num in self._num_questions.items():  # a node that failed to answer is asked once more each round
             self._num_questions[node] = min(num, _MOST_QUESTIONS - 1)
@@ -157,12 +153,7 @@ class Nodes:
 
 
 def read_keys(folder: Path) -> dict[bytes, int]:
-    """The number of each public key in a folder: that at the end of its file's name, as in `device-3.pub`.
-
-    Raises:
-        MissingData: if there is no such folder, or no key in it.
-        InvalidConfig: if a file is no public key, or two have one number.
-    """
+    """The number of each public key in a folder: that at the end of its file's name, as in `device-3.pub`."""
     paths = sorted(folder.glob("*.pub")) if folder.is_dir() else []
     if not paths:
         raise MissingData(f"there is no public key in {folder}; put one for each device there, as device-0.pub")

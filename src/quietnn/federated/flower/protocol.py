@@ -33,11 +33,7 @@ def say_device(message: Message, device: int) -> Message:
 
 
 def device_in(reply: Message) -> int:
-    """The number in such an answer.
-
-    Raises:
-        BadReply: if there is none.
-    """
+    """The number in such an answer; without one it is a `BadReply`."""
     said = reply.content.metric_records.get(_DEVICE)
     device = None if said is None else said.get(_DEVICE)
     if type(device) is not int:

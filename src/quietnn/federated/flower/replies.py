@@ -60,10 +60,8 @@ def read_replies(
 def read_reply(reply: Message, state: Weights, *, numbers: Collection[str], weighted_by: str) -> Reply:
     """The update `w_m - w` and the numbers in a reply to the broadcast of `state`; metrics not named are not read.
 
-    The metric `weighted_by` says how many examples there were; it must be above zero, and is not used.
-
-    Raises:
-        BadReply: if anything in it is missing or is not what it has to be.
+    The metric `weighted_by` says how many examples there were; it must be above zero, and is not used. A reply in which
+    anything is missing or not what it has to be is a `BadReply`.
     """
     arrays = list(reply.content.array_records.values())
     if len(arrays) != 1:
@@ -76,11 +74,7 @@ def read_reply(reply: Message, state: Weights, *, numbers: Collection[str], weig
 
 
 def numbers_in(reply: Message, names: Iterable[str]) -> dict[str, float]:
-    """The metrics with these names, each one finite number.
-
-    Raises:
-        BadReply: if one is missing, or is something else.
-    """
+    """The metrics with these names, each one finite number; anything else is a `BadReply`."""
     records: list[MetricRecord] = list(reply.content.metric_records.values())
     if len(records) != 1:
         raise BadReply(f"it holds {len(records)} records of metrics; they come as one")

@@ -1,17 +1,14 @@
 """Any Flower strategy over the air: the devices' weights meet in a noisy sum, and the strategy gets the estimate of it.
 
-Flower's strategies average the weights that devices reply with. Over the air nobody ever holds those: the server
-receives one noisy sum. So the wrapper takes the replies of a round, computes with `quietnn.federated.rounds` what
-the server of an over-the-air system would hold, and hands the wrapped strategy the same replies with that in the place
-of every device's weights. Whatever mean the strategy takes of equal things is the estimate; what it does next (server
-momentum, Adam) goes on from there. Strategies that compare devices with each other (medians, Krum) have nothing to
-compare here and do what a mean does.
+The wrapped strategy gets the replies of a round with the server's estimate in the place of every device's weights.
+Whatever mean it takes of equal things is the estimate; what it does next (server momentum, Adam) goes on from there.
+Strategies that compare devices with each other (medians, Krum) have nothing to compare here and do what a mean does.
 """
 
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,15 +31,6 @@ LOGGER = logging.getLogger("flwr")
 
 CHECKPOINT, ROUNDS = "server.safetensors", "rounds.jsonl"
 _OPTIMISER, _NODES = "flower optimiser/", "flower nodes"
-
-
-@dataclass
-class _Round:
-    """What is known of a round between its two halves."""
-
-    started: float
-    chosen: tuple[int, ...]
-    record: Record
 
 
 class OverTheAir(Strategy):
@@ -89,9 +77,11 @@ class OverTheAir(Strategy):
         self._nodes = Nodes(federation.devices, patience=patience, keys=keys)
         self._metrics = tuple(metrics)
         self._weighted_by = str(getattr(strategy, "weighted_by_key", "num-examples"))
-        self._server: ServerState | None = None
+        self._server = ServerState(0, {})
         self._offset = 0
-        self._round: _Round | None = None
+        self._started = 0.0
+        self._chosen: tuple[int, ...] = ()
+        self._record: Record = {}
 
     @property
     def records(self) -> list[Record]:
@@ -102,7 +92,7 @@ class OverTheAir(Strategy):
         """Log what is wrapped, and in what."""
         LOGGER.info("\t├──> Over the air: %s", self._federation.air)
         LOGGER.info("\t│\t├── estimator: %s", self._federation.estimator)
-        LOGGER.info("\t│\t└── %d of %d devices", self._federation.num_active, len(self._federation.devices))
+        LOGGER.info("\t│\t└── %d of %d devices", self._federation.settings.num_active, len(self._federation.devices))
         self._strategy.summary()
 
     def configure_train(
@@ -111,14 +101,14 @@ class OverTheAir(Strategy):
         """The wrapped strategy's messages to the devices that the seed chose for this round."""
         number = self._number(server_round)
         # What is broadcast counts: a strategy around this one may have changed it.
-        memory = {} if self._server is None else self._server.memory
-        self._server = ServerState(number, to_state(arrays), memory)
+        self._server = ServerState(number, to_state(arrays), self._server.memory)
         federation = self._federation
         nodes = self._nodes.wait_for(grid, 1 if number > self._offset else len(federation.devices))
-        chosen = participants(federation.devices, federation.num_active, round_number=number, seed=federation.seed)
-        self._round = _Round(time.monotonic(), chosen, {"round": number + 1})
+        num_active = federation.settings.num_active
+        chosen = participants(federation.devices, num_active, round_number=number, seed=federation.seed)
+        self._started, self._chosen, self._record = time.monotonic(), chosen, {"round": number + 1}
         if news := self._nodes.news():
-            self._round.record["refused_nodes"] = news
+            self._record["refused_nodes"] = news
         wanted = {nodes[device] for device in chosen if device in nodes}
         if not wanted:
             return []
@@ -137,18 +127,16 @@ class OverTheAir(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Superpose what the devices sent, add the noise, estimate, and let the wrapped strategy take it from there.
 
-        A reply that is not fit for that is left out and named in the record, with its reason.
-
-        Raises:
-            Diverged: if the training of most devices left the finite numbers; the records say so.
+        A reply that is not fit for that is left out and named in the record, with its reason. If the training of most
+        devices left the finite numbers, it has `Diverged`, and the records say so.
         """
-        if self._round is None or self._server is None:
+        if not self._chosen:
             raise InvalidConfig("aggregate_train comes after configure_train of the same round")
         answers = {self._nodes.device(reply.metadata.src_node_id): reply for reply in replies}
         try:
-            return self._aggregate(self._server, {key: reply for key, reply in answers.items() if key is not None})
+            return self._aggregate({key: reply for key, reply in answers.items() if key is not None})
         except Diverged as error:
-            self._journal.stop(self._round.record | {"status": "diverged", "reason": str(error)})
+            self._journal.stop(self._record | {"status": "diverged", "reason": str(error)})
             LOGGER.error("round %d: %s", self._number(server_round) + 1, error)
             raise
 
@@ -210,46 +198,35 @@ class OverTheAir(Strategy):
         """The number of a round from 0, over all starts; Flower counts from 1, anew at each start."""
         return self._offset + server_round - 1
 
-    def _read(self, answers: Mapping[int, Message], server: ServerState) -> tuple[dict[int, Reply], dict[int, str]]:
-        """The replies that can be used, and why the other devices of the round are not heard.
-
-        Raises:
-            Diverged: if most of them left the finite numbers.
-        """
-        assert self._round is not None
+    def _read(self, answers: Mapping[int, Message]) -> dict[int, Reply]:
+        """The replies that can be used; the record tells why the other devices of the round are not heard."""
+        state, chosen = self._server.state, self._chosen
         read, failed, diverged = read_replies(
-            answers, self._round.chosen, server.state, numbers=self._metrics, weighted_by=self._weighted_by
+            answers, chosen, state, numbers=self._metrics, weighted_by=self._weighted_by
         )
-        screened = screen(
-            server.state,
+        kept, refused = screen(
+            state,
             {device: reply.update for device, reply in read.items()},
             noisy=self._noisy,
-            round_number=server.num_rounds_done,
-            norm_bound=self._federation.norm_bound,
+            round_number=self._server.num_rounds_done,
+            norm_bound=self._federation.settings.norm_bound,
             diverged=diverged,
-            num_chosen=len(self._round.chosen),
+            num_chosen=len(chosen),
         )
-        return {device: read[device] for device in screened.updates}, failed | screened.refused
-
-    def _note_absent(self, failed: Mapping[int, str]) -> None:
-        assert self._round is not None
-        missing = [device for device in self._round.chosen if device in failed]
-        devices = [device for device in self._round.chosen if device not in failed]
-        self._round.record |= {"devices": devices, "missing": missing}
+        failed |= refused
+        missing = [device for device in chosen if device in failed]
+        self._record |= {"devices": [device for device in chosen if device not in failed], "missing": missing}
         if missing:
             said = ", ".join(f"device {device} ({failed[device]})" for device in missing)
-            LOGGER.warning("round %s goes on without %s", self._round.record["round"], said)
+            LOGGER.warning("round %s goes on without %s", self._record["round"], said)
             reasons = [failed[device] for device in missing]
             if set(reasons) != {NO_ANSWER}:
-                self._round.record["reasons"] = reasons
+                self._record["reasons"] = reasons
+        return {device: read[device] for device in kept}
 
-    def _aggregate(
-        self, server: ServerState, answers: Mapping[int, Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        assert self._round is not None
-        number = server.num_rounds_done
-        replies, failed = self._read(answers, server)
-        self._note_absent(failed)
+    def _aggregate(self, answers: Mapping[int, Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        server, number = self._server, self._server.num_rounds_done
+        replies = self._read(answers)
         updates = {device: reply.update for device, reply in replies.items()}
         if not updates:
             self._server = replace(server, num_rounds_done=number + 1)
@@ -263,7 +240,7 @@ class OverTheAir(Strategy):
         state = in_kind(arrays, server.state)
         check_finite(state, f"what {type(self._strategy).__name__} made of round {number + 1}")
         self._server = replace(after, state=state)
-        self._round.record |= notes | flat(metrics)
+        self._record |= notes | flat(metrics)
         return to_arrays(state), metrics
 
     def _handed(self, reply: Reply, estimate: ArrayRecord, answer: Message) -> Message:
@@ -275,13 +252,11 @@ class OverTheAir(Strategy):
 
     def _finish(self, metrics: MetricRecord | None) -> None:
         """The round is over: its record and the weights after it are kept."""
-        assert self._round is not None
-        assert self._server is not None
-        seconds = time.monotonic() - self._round.started
+        seconds = time.monotonic() - self._started
         optimiser = {_OPTIMISER + place: tensor for place, tensor in remembered(self._strategy).items()}
         nodes = {_NODES: self._nodes.remembered()}
         server = replace(self._server, memory={**self._server.memory, **optimiser, **nodes})
-        self._journal.finish(server, self._round.record | flat(metrics) | {"seconds": round(seconds, 3)})
+        self._journal.finish(server, self._record | flat(metrics) | {"seconds": round(seconds, 3)})
 
     def _resume(self, names: tuple[str, ...]) -> ServerState | None:
         """The server after its last finished round, and with it whatever the wrapped strategy remembered."""

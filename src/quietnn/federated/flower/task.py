@@ -61,9 +61,6 @@ class Settings(FederationSettings):
 
         >>> Settings.from_run_config({"num-rounds": 3, "wnr-db": -5}).wnr_db
         -5.0
-
-        Raises:
-            InvalidConfig: if a key or the type of a value does not fit.
         """
         kinds = {field.name.replace("_", "-"): type(field.default) for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
@@ -87,7 +84,7 @@ class Settings(FederationSettings):
         estimator = METHODS[self.method]
         validation = task.validation(self.num_tuning_examples, seed=self.seed)
         score = task.score_on(validation) if isinstance(estimator, Tuned) else None
-        return self.federation_of(devices, estimator, wnr_db=self.wnr_db, seed=self.seed, score=score)
+        return Federation(devices, self, self.air(self.wnr_db), estimator, self.seed, score)
 
 
 def elsewhere(num_devices: int) -> dict[int, DeviceData]:

@@ -16,8 +16,16 @@ from quietnn.observation import Observation
 from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
-from quietnn.watching.makers import eagerly
+from quietnn.watching.batch_moments import wide
+from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.weights import Weights
+
+_STEPS_PER_EPOCH = 16
+"""Mini-batches that examples are cut into. On 4,096 tokens one window a step closed 74 % of the gap in 6 passes, all
+sixteen at once 66 % in 58 (one development draw)."""
+
+_LABELS_PER_STEP = 100
+"""Labels that a step sees at least: the hundred examples that methods for classifiers were made for are never cut."""
 
 _listeners: ContextVar[tuple[Callable[[float], None], ...]] = ContextVar("listeners", default=())
 
@@ -53,6 +61,7 @@ class Scratch:
         self._batch_size = evidence.batch_size
         self.num_examples = len(evidence)
         self._blending = Blending(self._network, self._on_two) if blended else None
+        self._examples_per_step = self.num_examples if self._blending else _examples_per_step(evidence)
         self.num_passes = 0.0
 
     @property
@@ -67,6 +76,20 @@ class Scratch:
     def tail(self) -> frozenset[str] | None:
         """Names of the weights behind the last normalisation of an input, see `quietnn.repairs.branches`."""
         return behind_last_normalisation(self._network, self._on_two, normalisation=self._normalisation)
+
+    def mini_batches(self, positions: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
+        """What one step after another sees of the examples at these positions, without end.
+
+        All of them, or mini-batches in random order where these hold labels enough, such as windows of text. BatchNorm
+        statistics that follow the weights need all.
+        """
+        size = min(self._examples_per_step, len(positions))
+        while True:
+            if size == len(positions):
+                yield positions
+                continue
+            order = positions[torch.randperm(len(positions), generator=generator)]
+            yield from torch.split(order[: len(order) // size * size], size)
 
     @torch.inference_mode(False)
     def gradient(
@@ -102,10 +125,10 @@ class Scratch:
     def judge_parts(self, network: nn.Module, parts: Sequence[Tensor]) -> Tensor:
         """The mean loss of another network on each of several parts: how much they differ tells the error.
 
-        It is that of a copy, for a call may leave traces in buffers.
+        It is left as it was, traces in buffers included.
         """
-        copied = copy.deepcopy(network).eval()
-        return torch.tensor([self._judge(copied, part) for part in parts], dtype=torch.float64)
+        with undisturbed(network):
+            return torch.tensor([self._judge(network, part) for part in parts], dtype=torch.float64)
 
     @torch.inference_mode(False)
     def anchor(self, start: nn.Module) -> None:
@@ -148,10 +171,25 @@ class Scratch:
         with eagerly(self._network):
             return self._loss(self._network, torch.arange(min(2, self.num_examples)), None)
 
+    def moving(self, weights: Weights) -> dict[str, Tensor]:
+        """The noisy weights at some place, to be moved: those of this network itself, but for 16 bits.
+
+        A step is less than 16 bits can hold.
+        """
+        self._write(weights)
+        return {name: wide(parameter.detach()) for name, parameter in self._noisy.items()}
+
     @torch.no_grad()
     def _write(self, weights: Weights) -> None:
         for name, parameter in self._noisy.items():
-            parameter.copy_(weights[name])
+            if weights[name].data_ptr() != parameter.data_ptr():
+                parameter.copy_(weights[name])
+
+
+def _examples_per_step(evidence: Evidence) -> int:
+    labels = evidence.in_memory().labels
+    labels_per_example = 1.0 if labels is None else max(labels.numel() / len(labels), 1.0)
+    return math.ceil(max(len(evidence) / _STEPS_PER_EPOCH, _LABELS_PER_STEP / labels_per_example))
 
 
 def _scalar(loss: Tensor) -> Tensor:

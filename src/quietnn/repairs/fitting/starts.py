@@ -1,5 +1,6 @@
 """Where a fit may start: networks that need no labels, and that the fit is judged beside."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -33,42 +34,51 @@ class Start:
     is_anchor: bool = False  # whether its BatchNorm statistics were fitted to its weights, to be carried along
 
 
-def _start(network: nn.Module, observation: Observation[Any, Any], *, is_anchor: bool) -> Start:
+def as_start(network: nn.Module, observation: Observation[Any, Any], *, is_anchor: bool) -> Start:
     return Start(network, noisy_weights(network, noisy=tuple(observation.weights)), is_anchor)
 
 
 def start_at(weights: Weights, observation: Observation[Any, Any], scratch: Scratch) -> Start:
     """The network at some weights, with BatchNorm statistics between those stored and those of the examples."""
-    return _start(scratch.finish(observation.model, weights), observation, is_anchor=False)
+    return as_start(scratch.finish(observation.model, weights), observation, is_anchor=False)
 
 
-def repaired_starts(observation: Observation[Any, Any], evidence: Evidence) -> tuple[dict[str, Start], float]:
-    """What can be made of a network without labels, and what that costs in passes.
+def starts_of(observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch) -> Iterator[tuple[str, Start]]:
+    """All that steps may begin from, by name, made one at a time: what is calibrated comes first."""
+    found = False
+    for one in repaired(observation, evidence):
+        scratch.num_passes += one.passes
+        found = True
+        yield one.name, as_start(one.model, observation, is_anchor=True)
+    if not (found and scratch.follows):
+        for name, weights in _estimates(observation, scratch):
+            yield name, start_at(weights, observation, scratch)
+
+
+def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator[Repaired]:
+    """What can be made of a network without labels.
 
     With BatchNorm the network calibrated, and with its convolutions under the structured prior as well; where each
     input is normalised MMSE by input direction, and that of the branches with a head that prefers no class (labels will
     judge it). Else nothing.
     """
     model = observation.model
-    made: list[Repaired] = []
     if not evidence.has_inputs:
-        return {}, 0.0
+        return
     if has_stored_statistics(model):
-        made.append(calibrate(observation, evidence))
+        yield calibrate(observation, evidence)
     if has_kernels(model):
-        made.append(calibrate_structured(observation, evidence))
+        yield calibrate_structured(observation, evidence)
     if normalises_inputs(model, observation.normalisation):
-        made.append(denoise_directions(observation, evidence))
+        yield denoise_directions(observation, evidence)
         branches = denoise_branches(observation, evidence).model
         with suppress(QuietnnError):  # no head that these inputs can centre
             # A bias that carries no noise is no part of a start: steps are taken on the network as it came.
             if centre_head(observation, branches, evidence) in observation.weights:
-                made.append(Repaired(branches, "centred", 1.0))
-    starts = {one.name: _start(one.model, observation, is_anchor=True) for one in made}
-    return starts, sum(one.passes for one in made)
+                yield Repaired(branches, "centred", 1.0)
 
 
-def own_starts(observation: Observation[Any, Any], scratch: Scratch) -> dict[str, Start]:
+def _estimates(observation: Observation[Any, Any], scratch: Scratch) -> Iterator[tuple[str, Weights]]:
     """What steps may begin from where nothing is calibrated: the weights as they came, and an estimate of them.
 
     BatchNorm undoes a layer's scale, and all that MMSE would shrink is the confidence of the head; there a structured
@@ -76,18 +86,17 @@ def own_starts(observation: Observation[Any, Any], scratch: Scratch) -> dict[str
     input is normalised, MMSE of its branches.
     """
     received = observation.weights
-    estimates: dict[str, Weights] = {"blended": received}
+    yield "blended", received
     if scratch.follows:
         believed = observation.with_noise(believable_noise(received, observation.known_noise))
         mapped = {name: one(received[name]) for name, one in kernel_maps(believed).items()}
         if mapped:
-            estimates["structured"] = {**received, **_at_length(mapped, received)}
+            yield "structured", {**received, **_at_length(mapped, received)}
     else:
         whole, layers = grouped(observation), grouped(observation, "layerwise")
-        estimates["mmse"] = whole.estimate(whole.denoisers(MMSE))
+        yield "mmse", whole.estimate(whole.denoisers(MMSE))
         if (kept := scratch.tail()) is not None:
-            estimates["branches"] = layers.estimate(branch_denoisers(layers, kept))
-    return {name: start_at(weights, observation, scratch) for name, weights in estimates.items()}
+            yield "branches", layers.estimate(branch_denoisers(layers, kept))
 
 
 def prepare(scratch: Scratch, start: Start, by_group: GroupedWeights) -> Whitened:

@@ -1,7 +1,7 @@
 """The Gaussian part of a posterior, and the thirty careful steps that add the examples to it."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -18,6 +18,9 @@ from quietnn.weights import Weights
 
 _BETAS = (0.9, 0.99)
 _EPSILON = 1e-12
+_TINY = 1e-30
+"""Below every spread; where there is none, nothing moves, and zero divided by this is zero."""
+
 _RISE = 0.3
 """The share of the steps during which they grow."""
 
@@ -27,7 +30,7 @@ class PosteriorSettings:
     """How the maximum is sought.
 
     Attributes:
-        num_steps: gradients taken on all examples.
+        num_steps: gradients taken on all examples, or on mini-batches of them (`Scratch.mini_batches`).
         num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
@@ -89,30 +92,6 @@ class Whitened:
                 spread[name] = std / told if name in scale_free else std
         return cls(centre, spread)
 
-    def weights(self, u: Mapping[str, Tensor]) -> Weights:
-        """The weights at `u`, each made when it is asked for: a large network's need not be held twice."""
-        return _At(self, u)
-
-
-class _At(Mapping[str, Tensor]):
-    """The weights of a Gaussian at `u`."""
-
-    def __init__(self, whitened: Whitened, u: Mapping[str, Tensor]) -> None:
-        self._whitened, self._u = whitened, u
-
-    @torch.no_grad()
-    def __getitem__(self, name: str) -> Tensor:
-        centre, spread = self._whitened.centre[name], self._whitened.spread[name]
-        if isinstance(spread, Tensor):
-            return torch.addcmul(centre, self._u[name], spread)
-        return torch.add(centre, self._u[name], alpha=spread)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._whitened.centre)
-
-    def __len__(self) -> int:
-        return len(self._whitened.centre)
-
 
 @dataclass(frozen=True)
 class Fit:
@@ -146,17 +125,19 @@ def maximise(
     """
     num_examples = scratch.num_examples
     generator = torch.Generator().manual_seed(seed)
-    dtypes = {name: tensor.dtype for name, tensor in whitened.centre.items()}
-    # 16 bits cannot hold a step.
-    whitened = Whitened({name: wide(tensor) for name, tensor in whitened.centre.items()}, whitened.spread)
-    names = list(whitened.centre)
-    point = {name: torch.zeros_like(whitened.centre[name]) for name in names}
+    batches = scratch.mini_batches(positions, generator)
+    centre, spread = whitened.centre, whitened.spread
+    point = scratch.moving(centre)
+
+    def u_of(name: str) -> Tensor:
+        std = spread[name]
+        return (point[name] - centre[name]).div_(std.clamp_min(_TINY) if isinstance(std, Tensor) else std or 1.0)
 
     def gradient() -> tuple[float, Sequence[Tensor]]:
-        loss, gradients = scratch.gradient(whitened.weights(point), positions, generator)
+        loss, gradients = scratch.gradient(point, next(batches), generator)
         return loss, [
-            wide(gradients[name]).mul_(num_examples * whitened.spread[name]).add_(point[name], alpha=settings.prior)
-            for name in names
+            wide(gradients.pop(name)).mul_(num_examples * spread[name]).add_(u_of(name), alpha=settings.prior)
+            for name in point
         ]
 
     first = gradient()
@@ -165,14 +146,15 @@ def maximise(
     known = [first]
     del first  # a gradient is as large as the network
     losses = descend(
-        [point[name] for name in names],
+        list(point.values()),
         lambda: known.pop() if known else gradient(),
         num_steps=settings.num_steps,
         step_size=settings.step_size * radius,
+        scales=[spread[name] for name in point],
     )
-    square = math.fsum(float(tensor.double().square().sum()) for tensor in point.values())
+    square = math.fsum(float(u_of(name).double().square().sum()) for name in point)
     move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))
-    return Fit({name: tensor.to(dtypes[name]) for name, tensor in whitened.weights(point).items()}, losses, move)
+    return Fit({name: tensor.to(centre[name].dtype, copy=True) for name, tensor in point.items()}, losses, move)
 
 
 def one_cycle(step: int, num_steps: int) -> float:
@@ -193,6 +175,7 @@ def descend(
     *,
     num_steps: int,
     step_size: float,
+    scales: Sequence[TensorNoise] | None = None,
     project: Callable[[], None] = lambda: None,
     after_step: Callable[[int], None] = lambda step: None,
 ) -> tuple[float, ...]:
@@ -200,9 +183,10 @@ def descend(
 
     Where a loss or gradient is not finite, the step that led there is taken back, the step size is halved and the
     moments start anew. At a start that is not finite there is no direction to go, and the point stays. `project` brings
-    the point back into its feasible region, in place.
+    the point back into its feasible region, in place. With `scales` the gradients are those in `point / scales`, and
+    steps are taken there.
     """
-    adam = _Adam(point)
+    adam = _Adam(point, scales or [1.0] * len(point))
     losses: list[float] = []
     shrink = 1.0
     for step in range(num_steps):
@@ -227,8 +211,8 @@ def descend(
 class _Adam:
     """Adam (Kingma and Ba 2015) on some tensors. Its moments tell the last step, which can be taken back."""
 
-    def __init__(self, point: Sequence[Tensor]) -> None:
-        self._point = point
+    def __init__(self, point: Sequence[Tensor], scales: Sequence[TensorNoise]) -> None:
+        self._point, self._scales = point, scales
         self._reset()
 
     def _reset(self) -> None:
@@ -254,6 +238,10 @@ class _Adam:
         if not self._num_steps:
             return
         corrected = [1.0 - beta**self._num_steps for beta in _BETAS]
-        for tensor, first, second in zip(self._point, self._first, self._second, strict=True):
+        for tensor, scale, first, second in zip(self._point, self._scales, self._first, self._second, strict=True):
             root = second.sqrt().div_(math.sqrt(corrected[1])).add_(_EPSILON)
-            tensor.addcdiv_(first, root, value=step_size / corrected[0])
+            value = step_size / corrected[0]
+            if isinstance(scale, Tensor):
+                tensor.addcdiv_(first, root.div_(scale), value=value)
+            else:
+                tensor.addcdiv_(first, root, value=value * scale)

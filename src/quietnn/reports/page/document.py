@@ -37,23 +37,21 @@ def write_report(
     Gains are read at an accuracy, by default the paper's. Without when it was `written`, the same records give the same
     page. The command is what the user typed.
     """
-    analysis = analyse_runs(runs, level=level)
-    write_whole(path, render_report(runs, analysis, level=level, written=written, command=command).encode())
+    page = render_report(analyse_runs(runs, level=level), written=written, command=command)
+    write_whole(path, page.encode())
     return path
 
 
-def render_report(
-    runs: Sequence[Run], analysis: Analysis, *, level: float | None = None, written: str = "", command: str = ""
-) -> str:
-    """The page of runs whose noisy inference was analysed already, thinned out until it is small enough."""
+def render_report(analysis: Analysis, *, written: str = "", command: str = "") -> str:
+    """The page of runs that were analysed already, thinned out until it is small enough."""
     for most_trials, most_rows in _THRIFT:
-        payload = page_payload(runs, analysis, level=level, most_trials=most_trials, most_rows=most_rows)
+        payload = page_payload(analysis, most_trials=most_trials, most_rows=most_rows)
         page = render_page(payload | {"written": written, "command": command})
         if len(page) <= MOST_BYTES:
             return page
     raise InvalidConfig(
-        f"the page of {len(runs)} runs has {len(page):,} bytes even without its details, above {MOST_BYTES:,}; "
-        "give fewer runs to one page"
+        f"the page of {len(analysis.runs)} runs has {len(page):,} bytes even without its details, "
+        f"above {MOST_BYTES:,}; give fewer runs to one page"
     )
 
 

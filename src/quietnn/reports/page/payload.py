@@ -7,13 +7,13 @@ from typing import Any
 from quietnn.methods import CLEAN
 from quietnn.records import Record, other_versions
 from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, experiment_of
-from quietnn.reports.analysis import Analysis, training_analyses
+from quietnn.reports.analysis import Analysis
 from quietnn.reports.page.tables import results_payload, table_payload
 from quietnn.reports.page.tasks import task_payload, training_payload
 from quietnn.reports.quantities import with_accuracy
-from quietnn.reports.runs import Run, inference_records, missing_sentence, with_distinct_names
+from quietnn.reports.runs import Run, inference_records, missing_sentence
 from quietnn.reports.tables import Table
-from quietnn.reports.titles import counted, listed, over_channels, span_db, task_title
+from quietnn.reports.titles import counted, duration, listed, over_channels, span_db, task_title
 
 FORMAT = 1
 _MOST_DAMAGES = 5
@@ -28,30 +28,22 @@ _FORMS = {
 
 
 def page_payload(
-    runs: Sequence[Run],
-    analysis: Analysis,
-    *,
-    level: float | None = None,
-    num_resamples: int = 10_000,
-    most_trials: int = 200_000,
-    most_rows: int = 200_000,
-    unfinished: bool = False,
+    analysis: Analysis, *, most_trials: int = 200_000, most_rows: int = 200_000, unfinished: bool = False
 ) -> dict[str, Any]:
-    """Everything the page says about runs and the analysis of their noisy inference.
+    """Everything the page says about runs.
 
-    `level` and `num_resamples` are for the gains of noisy training. Kept are so many points of searched surfaces for
-    each task and so many rows for each experiment. Of `unfinished` runs it is no news what is missing.
+    Kept are so many points of searched surfaces for each task and so many rows for each experiment. Of `unfinished`
+    runs it is no news what is missing.
     """
-    runs = with_distinct_names(runs)
+    runs = analysis.runs
     records = [record for run in runs for record in run.records]
-    trained = training_analyses(records, level=level, num_resamples=num_resamples)
     return {
         "format": FORMAT,
         "title": page_title(runs),
         "lead": page_lead(records),
         "notices": _notices(runs, records, unfinished=unfinished),
         "tasks": [task_payload(task, most_trials=most_trials) for task in analysis.tasks],
-        "training": [training_payload(task) for task in trained],
+        "training": [training_payload(task) for task in analysis.trained],
         "theory": theory_payload(records),
         "results": results_payload(records, most_rows=most_rows),
         "runs": [_run(run) for run in runs],
@@ -118,15 +110,9 @@ def theory_payload(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def _surface(record: Record, points: Sequence[Record]) -> dict[str, Any]:
+    label = f"figure {record['figure']}: {_FORMS.get(record['form'], record['form'])}"
     here = [point for point in points if point["figure"] == record["figure"]]
-    return {
-        "figure": record["figure"],
-        "label": f"figure {record['figure']}: {_FORMS.get(record['form'], record['form'])}",
-        "theta": record["theta"],
-        "rho": record["rho"],
-        "error": record["error"],
-        "points": [{key: point[key] for key in ("name", "theta", "rho", "error", "point_kind")} for point in here],
-    }
+    return {**record, "label": label, "points": here}
 
 
 def _checks(records: Sequence[Record]) -> Table:
@@ -163,6 +149,7 @@ def _notices(runs: Sequence[Run], records: Sequence[Record], *, unfinished: bool
 
 
 def _run(run: Run) -> dict[str, Any]:
+    seconds = sum(float(record.get("seconds") or 0) for record in run.records)
     facts = {
         "records": f"{len(run.records):,}",
         "task": _all_of(run, "task"),
@@ -170,7 +157,7 @@ def _run(run: Run) -> dict[str, Any]:
         "seeds": _all_of(run, "seed"),
         "tuning examples": _all_of(run, "num_tuning_examples"),
         "test examples": _all_of(run, "num_test_examples"),
-        "computing time": _duration(sum(float(record.get("seconds") or 0) for record in run.records)),
+        "computing time": duration(seconds) if seconds else "",
         "quietnn": _all_of(run, "version"),
         "configuration": _all_of(run, "config"),
     }
@@ -184,14 +171,3 @@ def _all_of(run: Run, field: str) -> str:
     if len(ordered) > 12 and all(isinstance(value, int) for value in ordered):
         return f"{len(ordered):,} from {ordered[0]} to {ordered[-1]}"
     return ", ".join(str(value) for value in ordered)
-
-
-def _duration(seconds: float) -> str:
-    """Seconds in the two units a reader wants: `1 min 15 s`, `2 h 1 min`; empty if there are none."""
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes_left = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes_left} min"
-    if minutes:
-        return f"{minutes} min {left} s"
-    return f"{seconds:.1f} s" if seconds > 0 else ""

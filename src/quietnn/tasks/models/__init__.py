@@ -5,17 +5,17 @@ from functools import partial
 
 from torch import nn
 
-from quietnn.tasks.models.resnet import resnet18, resnet34, thin_resnet
-from quietnn.tasks.models.shufflenet import shufflenet_v2, shufflenet_v2_x0_5
+from quietnn.tasks.models.resnet import ResNet, ThinResNet
+from quietnn.tasks.models.shufflenet import BranchedShuffleNetV2, ShuffleNetV2
 
 IMAGE_MODELS: dict[str, Callable[[], nn.Module]] = {
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "shufflenetv2": shufflenet_v2,
-    "shufflenetv2-x0_5": shufflenet_v2_x0_5,
-    "resnet20": partial(thin_resnet, 20),
-    "resnet32": partial(thin_resnet, 32),
-    "resnet44": partial(thin_resnet, 44),
-    "resnet56": partial(thin_resnet, 56),
+    "resnet18": partial(ResNet, (2, 2, 2, 2)),
+    "resnet34": partial(ResNet, (3, 4, 6, 3)),
+    "shufflenetv2": partial(ShuffleNetV2, (116, 232, 464, 1024)),
+    "shufflenetv2-x0_5": partial(BranchedShuffleNetV2, (24, 48, 96, 192, 1024)),
+    "resnet20": partial(ThinResNet, 3),
+    "resnet32": partial(ThinResNet, 5),
+    "resnet44": partial(ThinResNet, 7),
+    "resnet56": partial(ThinResNet, 9),
 }
 """Name to a function that makes the network with fresh random weights."""

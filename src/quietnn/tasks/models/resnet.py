@@ -3,11 +3,9 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.errors import InvalidConfig
 
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut, projected where the shape changes."""
+class _Block(nn.Module):
+    """Two 3x3 convolutions with BatchNorm; what extends it puts a shortcut around them."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -15,31 +13,36 @@ class BasicBlock(nn.Module):
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(out_channels)
+
+    def _convolved(self, x: Tensor) -> Tensor:
+        out: Tensor = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
+        return out
+
+
+class BasicBlock(_Block):
+    """A block whose shortcut is projected where the shape changes."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__(in_channels, out_channels, stride)
         self.shortcut = _projection(in_channels, out_channels, stride) or nn.Sequential()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, in_channels, h, w) to (batch, out_channels, h / stride, w / stride)."""
-        out = functional.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
+        out = self._convolved(x)
         return functional.relu(out + self.shortcut(x))
 
 
-class ThinBlock(nn.Module):
+class ThinBlock(_Block):
     """The same under the names of thin networks, where the shortcut runs first: methods that visit layers can tell."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels)
-        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out_channels)
+        super().__init__(in_channels, out_channels, stride)
         self.downsample = _projection(in_channels, out_channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, in_channels, h, w) to (batch, out_channels, h / stride, w / stride)."""
         shortcut = x if self.downsample is None else self.downsample(x)
-        out = functional.relu(self.bn1(self.conv1(x)))
-        return functional.relu(self.bn2(self.conv2(out)) + shortcut)
+        return functional.relu(self._convolved(x) + shortcut)
 
 
 def _projection(in_channels: int, out_channels: int, stride: int) -> nn.Sequential | None:
@@ -53,7 +56,7 @@ def _projection(in_channels: int, out_channels: int, stride: int) -> nn.Sequenti
 class ResNet(nn.Module):
     """The four-stage residual network for small images."""
 
-    def __init__(self, num_blocks: tuple[int, int, int, int], *, width: int = 64, num_classes: int = 10) -> None:
+    def __init__(self, num_blocks: tuple[int, int, int, int], *, width: int = 64) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
@@ -61,10 +64,10 @@ class ResNet(nn.Module):
         self.layer2 = _stage(BasicBlock, width, 2 * width, num_blocks[1])
         self.layer3 = _stage(BasicBlock, 2 * width, 4 * width, num_blocks[2])
         self.layer4 = _stage(BasicBlock, 4 * width, 8 * width, num_blocks[3])
-        self.linear = nn.Linear(8 * width, num_classes)
+        self.linear = nn.Linear(8 * width, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (batch, 3, h, w) to logits (batch, num_classes)."""
+        """Map images (batch, 3, h, w) to logits (batch, 10)."""
         x = functional.relu(self.bn1(self.conv1(images)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.linear(x.mean(dim=(2, 3)))
@@ -74,17 +77,17 @@ class ResNet(nn.Module):
 class ThinResNet(nn.Module):
     """The three-stage residual network of depth `6 num_blocks + 2`: 16, 32 and 64 channels."""
 
-    def __init__(self, num_blocks: int, *, num_classes: int = 10) -> None:
+    def __init__(self, num_blocks: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.layer1 = _stage(ThinBlock, 16, 16, num_blocks)
         self.layer2 = _stage(ThinBlock, 16, 32, num_blocks)
         self.layer3 = _stage(ThinBlock, 32, 64, num_blocks)
-        self.fc = nn.Linear(64, num_classes)
+        self.fc = nn.Linear(64, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (batch, 3, h, w) to logits (batch, num_classes)."""
+        """Map images (batch, 3, h, w) to logits (batch, 10)."""
         x = functional.relu(self.bn1(self.conv1(images)))
         x = self.layer3(self.layer2(self.layer1(x)))
         logits: Tensor = self.fc(x.mean(dim=(2, 3)))
@@ -97,35 +100,6 @@ def _stage(
     """A stage that widens halves the resolution."""
     first = block(in_channels, out_channels, 1 if in_channels == out_channels else 2)
     return nn.Sequential(first, *(block(out_channels, out_channels, 1) for _ in range(num_blocks - 1)))
-
-
-def resnet18(*, num_classes: int = 10) -> ResNet:
-    """The paper's ResNet18 for CIFAR.
-
-    >>> sum(parameter.numel() for parameter in resnet18().parameters())
-    11173962
-    """
-    return ResNet((2, 2, 2, 2), num_classes=num_classes)
-
-
-def resnet34(*, num_classes: int = 10) -> ResNet:
-    """The paper's ResNet34 for CIFAR, 21.3 million parameters."""
-    return ResNet((3, 4, 6, 3), num_classes=num_classes)
-
-
-def thin_resnet(depth: int, *, num_classes: int = 10) -> ThinResNet:
-    """A thin residual network of depth `6 n + 2` (20, 32, 44, 56, ...).
-
-    Raises:
-        InvalidConfig: if no such network has this depth.
-
-    >>> sum(parameter.numel() for parameter in thin_resnet(20).parameters())
-    272474
-    """
-    num_blocks, rest = divmod(depth - 2, 6)
-    if num_blocks < 1 or rest:
-        raise InvalidConfig(f"a thin ResNet has depth 6 n + 2 with n >= 1 (20, 32, 44, 56), not {depth}")
-    return ThinResNet(num_blocks, num_classes=num_classes)
 
 
 class DigitsResNet(nn.Module):

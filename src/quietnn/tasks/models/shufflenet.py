@@ -6,12 +6,7 @@ from torch.nn import functional
 
 
 def shuffle_channels(left: Tensor, right: Tensor) -> Tensor:
-    """Interleave the channels of two branches, the step that gives the network its name: `l0 r0 l1 r1 ...`.
-
-    >>> left, right = torch.tensor([0, 1]).reshape(1, 2, 1, 1), torch.tensor([5, 6]).reshape(1, 2, 1, 1)
-    >>> shuffle_channels(left, right).flatten().tolist()
-    [0, 5, 1, 6]
-    """
+    """Interleave the channels of two branches, the step that gives the network its name: `l0 r0 l1 r1 ...`."""
     return torch.stack((left, right), dim=2).flatten(1, 2)
 
 
@@ -75,7 +70,7 @@ class DownUnit(nn.Module):
 class ShuffleNetV2(nn.Module):
     """A stem of 24 channels, stages of one down unit and 3, 7 and 3 basic ones, a 1x1 head: the paper's network."""
 
-    def __init__(self, channels: tuple[int, int, int, int], *, num_classes: int = 10) -> None:
+    def __init__(self, channels: tuple[int, int, int, int]) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 24, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(24)
@@ -84,10 +79,10 @@ class ShuffleNetV2(nn.Module):
         self.layer3 = _plain_stage(channels[1], channels[2], 3)
         self.conv2 = _pointwise(channels[2], channels[3])
         self.bn2 = nn.BatchNorm2d(channels[3])
-        self.linear = nn.Linear(channels[3], num_classes)
+        self.linear = nn.Linear(channels[3], 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (batch, 3, h, w) to logits (batch, num_classes)."""
+        """Map images (batch, 3, h, w) to logits (batch, 10)."""
         x = functional.relu(self.bn1(self.conv1(images)))
         x = self.layer3(self.layer2(self.layer1(x)))
         x = functional.relu(self.bn2(self.conv2(x)))
@@ -98,15 +93,6 @@ class ShuffleNetV2(nn.Module):
 def _plain_stage(in_channels: int, out_channels: int, num_basic_units: int) -> nn.Sequential:
     down = DownUnit(in_channels, out_channels)
     return nn.Sequential(down, *(BasicUnit(out_channels) for _ in range(num_basic_units)))
-
-
-def shufflenet_v2(*, num_classes: int = 10) -> ShuffleNetV2:
-    """The paper's ShuffleNetV2 for CIFAR: stages of 116, 232 and 464 channels, a head of 1024.
-
-    >>> sum(parameter.numel() for parameter in shufflenet_v2().parameters())
-    1263854
-    """
-    return ShuffleNetV2((116, 232, 464, 1024), num_classes=num_classes)
 
 
 class BranchedUnit(nn.Module):
@@ -145,7 +131,7 @@ class BranchedUnit(nn.Module):
 class BranchedShuffleNetV2(nn.Module):
     """A 3x3 stem, stages of 4, 8 and 4 units, a 1x1 head."""
 
-    def __init__(self, channels: tuple[int, int, int, int, int], *, num_classes: int = 10) -> None:
+    def __init__(self, channels: tuple[int, int, int, int, int]) -> None:
         super().__init__()
         stem = nn.Conv2d(3, channels[0], 3, padding=1, bias=False)
         self.conv1 = nn.Sequential(stem, nn.BatchNorm2d(channels[0]), nn.ReLU())
@@ -153,10 +139,10 @@ class BranchedShuffleNetV2(nn.Module):
         self.stage3 = _branched_stage(channels[1], channels[2], 8)
         self.stage4 = _branched_stage(channels[2], channels[3], 4)
         self.conv5 = nn.Sequential(_pointwise(channels[3], channels[4]), nn.BatchNorm2d(channels[4]), nn.ReLU())
-        self.fc = nn.Linear(channels[4], num_classes)
+        self.fc = nn.Linear(channels[4], 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (batch, 3, h, w) to logits (batch, num_classes)."""
+        """Map images (batch, 3, h, w) to logits (batch, 10)."""
         x = self.stage4(self.stage3(self.stage2(self.conv1(images))))
         logits: Tensor = self.fc(torch.mean(self.conv5(x), dim=(2, 3)))
         return logits
@@ -165,12 +151,3 @@ class BranchedShuffleNetV2(nn.Module):
 def _branched_stage(in_channels: int, out_channels: int, num_units: int) -> nn.Sequential:
     first = BranchedUnit(in_channels, out_channels, stride=2)
     return nn.Sequential(first, *(BranchedUnit(out_channels, out_channels, stride=1) for _ in range(num_units - 1)))
-
-
-def shufflenet_v2_x0_5(*, num_classes: int = 10) -> BranchedShuffleNetV2:
-    """ShuffleNetV2 x0.5: channels 24, 48, 96, 192 and a head of 1024.
-
-    >>> sum(parameter.numel() for parameter in shufflenet_v2_x0_5().parameters())
-    352042
-    """
-    return BranchedShuffleNetV2((24, 48, 96, 192, 1024), num_classes=num_classes)

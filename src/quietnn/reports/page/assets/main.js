@@ -132,35 +132,26 @@ async function start() {
   if (live) follow();
 }
 
-// The server tells the number of its latest state; the page asks for that state and redraws what changed.
-function follow() {
+// Ask how far the runs are, again and again; where the numbers changed, fetch them and redraw what did.
+async function follow() {
   const place = document.getElementById("live");
-  let asking = false;
-  let again = false;
-  const refresh = async () => {
-    if (asking) {
-      again = true;
-      return;
-    }
-    asking = true;
+  const ask = async (name) => unzip(await (await fetch(name, { cache: "no-store" })).arrayBuffer());
+  let latest = {};
+  for (;;) {
+    const began = performance.now();
     try {
-      const answer = await fetch("data", { cache: "no-store" });
-      if (answer.ok) render(await unzip(await answer.arrayBuffer()));
-    } finally {
-      asking = false;
-      if (again) {
-        again = false;
-        refresh();
-      }
+      const progress = await ask("progress");
+      if (progress.version !== latest.version) render(await ask("data"));
+      // A reader of screens says what is replaced: only news are.
+      if (JSON.stringify(progress) !== JSON.stringify(latest)) showProgress(place, progress);
+      latest = progress;
+    } catch {
+      const lost = "Not connected: the server has stopped. What is shown stays.";
+      place.replaceChildren(h("p", { class: "live lost" }, lost));
+      latest = {};
     }
-  };
-  const events = new EventSource("events");
-  events.addEventListener("progress", (event) => showProgress(place, JSON.parse(event.data)));
-  events.addEventListener("changed", refresh);
-  events.addEventListener("error", () => {
-    const lost = "Not connected: the server has stopped. What is shown stays.";
-    place.replaceChildren(h("p", { class: "live lost" }, lost));
-  });
+    await new Promise((wake) => setTimeout(wake, Math.max(1000, 3 * (performance.now() - began))));
+  }
 }
 
 function showProgress(place, progress) {

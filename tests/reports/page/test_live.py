@@ -1,4 +1,4 @@
-"""The live page's server: this machine only, reading only, three addresses only."""
+"""The live page: folders looked at again and again; a server for this machine, reading, three addresses only."""
 
 import gzip
 import http.client
@@ -8,13 +8,13 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quietnn import records as store
 from quietnn.records import Record
-from quietnn.reports.page.server import LiveServer
-from quietnn.reports.page.watch import Watch
+from quietnn.reports.page.live import LiveServer, Watch
 
 Make = Callable[..., list[Record]]
 Write = Callable[..., Path]
@@ -31,7 +31,7 @@ def folder(make_records: Make, write_run: Write, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def live(folder: Path) -> Iterator[LiveServer]:
-    with LiveServer(Watch([folder]), interval=0.05).running() as server:
+    with LiveServer(Watch([folder])).running() as server:
         yield server
 
 
@@ -78,7 +78,7 @@ def test_no_path_leads_to_a_file(live: LiveServer, path: str) -> None:
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil:{port}"]
 )
 def test_foreign_hosts_are_refused(live: LiveServer, host: str) -> None:
-    for path in ("/", "/data", "/events"):
+    for path in ("/", "/data", "/progress"):
         status, body = ask(live, path, host=host.format(port=live.port))
         assert status == 403
         assert b"digits" not in body
@@ -90,7 +90,7 @@ def test_it_can_only_be_read(live: LiveServer, method: str) -> None:
 
 
 def test_it_listens_on_loopback_alone(live: LiveServer) -> None:
-    assert live._server.server_address[0] == "127.0.0.1"
+    assert live.server_address[0] == "127.0.0.1"
     assert live.address == f"http://127.0.0.1:{live.port}/"
 
 
@@ -104,39 +104,32 @@ def test_nothing_is_kept_or_guessed_by_the_browser(live: LiveServer) -> None:
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
-def test_news_of_a_record_arrive_as_events(live: LiveServer, folder: Path, make_records: Make) -> None:
-    connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
-    connection.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
-    with connection, connection.makefile("r", encoding="utf-8", newline="\n") as lines:
-        first = _next_progress(lines)
-        extra = make_records(num_draws=2, methods=("ml",), with_trials=False)[-1:]
-        store.append(folder / "records.jsonl", extra)
-        later = _next_progress(lines)
-    assert later["done"] == first["done"] + 1
+def test_progress_tells_of_a_new_record(live: LiveServer, folder: Path, make_records: Make) -> None:
+    first = progress(live)
+    assert progress(live) == first
+    extra = make_records(num_draws=2, methods=("ml",), with_trials=False)[-1:]
+    store.append(folder / "records.jsonl", extra)
+    later = progress(live)
+    assert (later["done"], later["version"]) == (first["done"] + 1, first["version"] + 1)
 
 
 def test_broken_records_are_said_and_the_page_stays(live: LiveServer, folder: Path) -> None:
     with (folder / "records.jsonl").open("a") as file:
         file.write("not a record\n")
-    with live.changed:
-        assert live.changed.wait_for(lambda: live.trouble != "", timeout=20)
-    assert "is not a record" in json.loads(live.progress())["note"]
+    assert "is not a record" in progress(live)["note"]
     assert ask(live)[0] == 200
 
 
+def progress(live: LiveServer) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress(ask(live, "/progress")[1]))
+    return found
+
+
 def test_the_server_ends_with_its_block(folder: Path) -> None:
-    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+    with LiveServer(Watch([folder])).running() as live:
         port = live.port
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
-
-
-def _next_progress(lines: object) -> dict[str, int]:
-    for line in lines:  # type: ignore[attr-defined]
-        if line.startswith("data: {"):
-            found: dict[str, int] = json.loads(line[6:])
-            return found
-    raise AssertionError("the stream ended")
 
 
 def raw(live: LiveServer) -> socket.socket:
@@ -144,8 +137,8 @@ def raw(live: LiveServer) -> socket.socket:
 
 
 def test_one_connection_too_many_is_closed_and_places_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietnn.reports.page.server.MOST_CONNECTIONS", 3)
-    with LiveServer(Watch([folder]), interval=0.05).running() as live:
+    monkeypatch.setattr("quietnn.reports.page.live.MOST_CONNECTIONS", 3)
+    with LiveServer(Watch([folder])).running() as live:
         silent = [raw(live) for _ in range(3)]
         wait_until(lambda: refused(live))
         for connection in silent:
@@ -169,14 +162,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_connection_that_says_nothing_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietnn.reports.page.server.IDLE_SECONDS", 0.2)
-    with LiveServer(Watch([folder]), interval=0.05).running() as live, raw(live) as connection:
+    monkeypatch.setattr("quietnn.reports.page.live._Handler.timeout", 0.2)
+    with LiveServer(Watch([folder])).running() as live, raw(live) as connection:
         connection.sendall(b"GET / HT")
         assert connection.recv(1) == b""
 
 
 def test_a_browser_that_hangs_up_leaves_no_traceback(live: LiveServer, capfd: pytest.CaptureFixture[str]) -> None:
-    for path in ("/", "/data", "/events") * 3:
+    for path in ("/", "/data", "/progress") * 3:
         connection = raw(live)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n\r\n".encode())
@@ -188,7 +181,84 @@ def test_a_browser_that_hangs_up_leaves_no_traceback(live: LiveServer, capfd: py
 def test_one_bad_record_does_not_freeze_the_page(live: LiveServer, folder: Path) -> None:
     with (folder / "records.jsonl").open("a") as file:
         file.write('{"method": "ml", "wnr_db": [3], "draw": 0, "accuracy": 0.5}\n')
-    wait_until(lambda: "wnr_db is [3]" in json.loads(live.progress())["note"])
+    assert "wnr_db is [3]" in progress(live)["note"]
     store.append(folder / "records.jsonl", [{"method": "ml", "wnr_db": 1.0, "draw": 0, "accuracy": 0.5}])
-    wait_until(lambda: any(record["wnr_db"] == 1.0 for record in live.watch.runs[0].records))
-    assert "line" in json.loads(live.progress())["note"]
+    assert "line" in progress(live)["note"]
+    assert any(record["wnr_db"] == 1.0 for record in live.watch.runs[0].records)
+
+
+class Clock:
+    """Time that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_look_sees_new_records_and_nothing_else(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    found = make_records(num_draws=1, methods=("ml", "mmse"), with_trials=False)
+    folder = write_run(tmp_path / "run", found[:-1])
+    watch = Watch([folder])
+    assert watch.look()
+    assert not watch.look()
+    assert watch.payload["results"][0]["numRows"] == len(found) - 1
+    store.append(folder / "records.jsonl", found[-1:])
+    assert watch.look()
+    assert watch.payload["results"][0]["numRows"] == len(found)
+
+
+def test_a_folder_that_is_not_there_yet_is_waited_for(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    watch = Watch([tmp_path / "later"])
+    assert watch.look()
+    assert watch.payload["notices"] == ["later holds no records yet."]
+    write_run(tmp_path / "later", make_records(num_draws=1, methods=("ml",), with_trials=False))
+    assert watch.look()
+    assert watch.payload["tasks"][0]["name"] == "digits"
+
+
+def test_time_left_follows_the_pace_of_work(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    found = make_records(num_draws=2, wnrs=(-6.0,), methods=("ml", "mmse_pb_layerwise"))
+    clean, ml0, slow0, ml1, slow1 = found
+    config = {"wnr_db": [-6.0], "num_draws": 2, "methods": ["ml", "mmse_pb_layerwise"]}
+    folder = write_run(tmp_path / "run", [clean, ml0], **config)
+    clock = Clock()
+    watch = Watch([folder], clock=clock)
+    watch.look()
+    progress = watch.progress()
+    assert (progress["done"], progress["total"]) == (2, 5)
+    assert progress["left"] == "time left is known after the next record"
+    clock.now += 84.0
+    store.append(folder / "records.jsonl", [slow0])
+    watch.look()
+    # The slow record took 84 s for its 4.2; what is left weighs 4.2 + 0.02.
+    assert watch.progress()["left"] == "about 84 s left"
+    clock.now += 300.0
+    assert watch.progress()["note"] == "last record 5 min ago"
+    store.append(folder / "records.jsonl", [ml1, slow1])
+    watch.look()
+    assert (watch.progress()["left"], watch.progress()["note"]) == ("", "")
+
+
+def test_without_a_plan_only_the_count_is_known(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", make_records(num_draws=1, methods=("ml",)))
+    (folder / "config.json").unlink()
+    watch = Watch([folder])
+    watch.look()
+    assert watch.progress()["total"] is None
+
+
+def test_a_broken_record_is_named_and_the_next_is_shown(make_records: Make, write_run: Write, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", make_records(num_draws=1, methods=("ml",)))
+    watch = Watch([folder])
+    watch.look()
+    num_before = len(watch.runs[0].records)
+    bad = {"method": "ml", "wnr_db": 0.0, "draw": 0, "accuracy": 60}
+    store.append(folder / "records.jsonl", [bad, bad | {"accuracy": 0.6, "draw": 7}])
+    assert watch.look()
+    assert len(watch.runs[0].records) == num_before + 1
+    line = num_before + 1
+    assert watch.trouble == (
+        f"left out {folder / 'records.jsonl'}, line {line} is not a record "
+        "(accuracy is 60; it must be a number from 0 to 1)"
+    )
