@@ -19,9 +19,6 @@ ITERATIVE = {"posterior", "self_trained", "finetuned", "mmse_pb_gradient"}
 CHOOSING = {"auto", "auto_unlabelled", "clean"}
 """Methods that choose among others by a rule that may change, and the network without noise."""
 
-RECALIBRATED = {"calibrated", "calibrated_balanced", "structured", "mmse_calibrated", "posterior", "self_trained"}
-"""Methods whose records were made before calibration and the structured prior changed, and wait to be made again."""
-
 RUNS = ["digits", *(pytest.param(name, marks=pytest.mark.assets) for name in ("resnet20", "calibration-resnet20"))]
 CHANNELS = ("quantise", "quantise-dither", "truncate", "pcm", "reram", "radio", "protected", "digital")
 
@@ -47,7 +44,7 @@ def stored(run: str, per_method: int) -> list[dict[str, Any]]:
     return [
         record
         for method, found in by_method.items()
-        if method not in CHOOSING | RECALIBRATED
+        if method not in CHOOSING
         for record in found[:: max(len(found) // per_method, 1)][:per_method]
     ]
 

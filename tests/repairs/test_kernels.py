@@ -8,20 +8,22 @@ import torch
 from torch import Tensor, nn
 
 import quietnn
-from quietnn import transmit
+from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.batchnorm.calibrate import calibrate_structured
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
+from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.kernels import (
+    KernelMap,
     _chi_square_over_degrees,
     believable_noise,
     kernel_map,
-    kernel_maps,
+    structured_denoisers,
 )
 from quietnn.repairs.posterior import posterior
-from quietnn.targets import noisy_weights
+from quietnn.targets import noisy_weights, with_weights
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -68,7 +70,10 @@ def test_without_noise_nothing_changes(lambda_prime: float) -> None:
     clean = smooth_kernels(16, 8).float()
     assert torch.equal(kernel_map(clean, 0.0, lambda_prime=lambda_prime)(clean), clean)
     model = small_network()
-    assert not kernel_maps(Observation(model, 0.0))
+    maps = structured_denoisers(Observation(model, 0.0))
+    layers = GroupedWeights.of(noisy_weights(model), 0.0, groups="layerwise")
+    for name, tensor in layers.estimate(maps).items():
+        assert torch.equal(tensor, model.get_parameter(name).detach())
 
 
 def test_ml_is_one_end_of_the_family() -> None:
@@ -120,17 +125,11 @@ def test_the_true_noise_is_believed_and_twice_as_much_where_it_cannot_be_is_not(
 
 def test_noise_that_differs_within_a_convolution_leaves_it_as_it_came() -> None:
     model = small_network()
-    noise: dict[str, float | Tensor] = dict.fromkeys(noisy_weights(model), 0.1)
-    assert set(kernel_maps(Observation(model, noise))) == {"0.weight", "3.weight"}
-    differing = {**noise, "0.weight": torch.full_like(model[0].weight, 0.1)}
-    assert set(kernel_maps(Observation(model, differing))) == {"3.weight"}
-
-
-def test_only_convolutions_that_hold_more_noise_than_signal_have_a_map() -> None:
-    model = small_network()
-    power = float(model[0].weight.detach().square().mean())
-    for share, mapped in ((0.45, False), (0.55, True)):  # of what was received
-        assert ("0.weight" in kernel_maps(Observation(model, share * power))) == mapped
+    noise: dict[str, float | Tensor] = dict.fromkeys(noisy_weights(model), 0.01)
+    maps = structured_denoisers(Observation(model, {**noise, "0.weight": torch.full_like(model[0].weight, 0.01)}))
+    weight = model[0].weight.detach()
+    assert torch.equal(maps["0"].on("0.weight")(weight, None), weight)
+    assert not torch.equal(structured_denoisers(Observation(model, noise))["0"].on("0.weight")(weight, None), weight)
 
 
 def test_gain_and_rest_are_those_of_the_estimate() -> None:
@@ -145,8 +144,10 @@ def test_gain_and_rest_are_those_of_the_estimate() -> None:
 
 def test_calibration_is_told_what_is_left() -> None:
     model = small_network()
-    own = kernel_map(model[0].weight, 0.01)
-    left = parameter_noise(Observation(model, 0.01), {"0.weight": own})
+    maps = structured_denoisers(Observation(model, 0.01))
+    left = parameter_noise(Observation(model, 0.01), denoisers=maps, groups="layerwise")
+    own = maps["0"].on("0.weight")
+    assert isinstance(own, KernelMap)
     weight = left[id(model[0].weight)]
     assert (weight.theta, weight.variance) == (own.gain, own.rest_variance)
     assert left[id(model[0].bias)].variance == pytest.approx(0.01)  # biases and the head are as they came
@@ -154,11 +155,12 @@ def test_calibration_is_told_what_is_left() -> None:
 
 
 def test_a_network_is_structured_and_calibrated_and_its_user_keeps_the_original() -> None:
-    received = transmit(small_network(), channel=AWGN(wnr_db=-6.0), seed=1)
+    received = transmit(small_network(), channel=AWGN(wnr_db=3.0), seed=1)
     before = copy.deepcopy(received.received.state_dict())
+    maps = structured_denoisers(received)
+    model = with_weights(received.received, grouped(received, "layerwise").estimate(maps))
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    result = calibrate_structured(received, inputs).model
-    assert not torch.equal(result[0].weight, received.received[0].weight)
+    result = calibrate(model, inputs, noise_variance=received.noise_variance, denoisers=maps, groups="layerwise").model
     assert bool(torch.isfinite(result(inputs)).all())
     for name, tensor in received.received.state_dict().items():
         assert torch.equal(tensor, before[name])
@@ -169,7 +171,7 @@ def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
     calls = []
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()
-    received = transmit(network, channel=AWGN(wnr_db=-6.0), seed=1)
+    received = transmit(network, channel=AWGN(wnr_db=-3.0), seed=1)
     hook = received.received.register_forward_hook(lambda model, *_: calls.append(model))
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     result = calibrate_structured(received, inputs).model
@@ -180,7 +182,7 @@ def test_a_convolution_without_a_batch_norm_behind_it_is_kept() -> None:
 
 
 def test_the_posterior_looks_at_it_as_a_start() -> None:
-    received = transmit(small_network(), channel=AWGN(wnr_db=-6.0), seed=1)
+    received = transmit(small_network(), channel=AWGN(wnr_db=3.0), seed=1)
     inputs = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     known = Evidence(inputs, torch.arange(20) % 4)
     for evidence in (known, Evidence(mean_loss=known.loss_at, num_examples=20)):

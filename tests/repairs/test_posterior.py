@@ -97,7 +97,7 @@ def test_starts_are_made_where_there_are_inputs() -> None:
     made = posterior(observation, inputs, labels, settings=settings)
     assert set(made.details["held_out_loss"]) == {"received", "calibrated", "posterior"}
     alone = posterior(observation, loss_alone(inputs, labels), settings=settings)
-    assert set(alone.details["held_out_loss"]) == {"received", "blended", "posterior"}
+    assert set(alone.details["held_out_loss"]) == {"received", "blended", "structured", "posterior"}
 
 
 def test_gain_and_offset_are_undone_first() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.watching.batch_moments import EntryMoments, ImageMoments
+from quietnn.watching.batch_moments import EntryMoments, ImageMoments, InputSum
 from quietnn.watching.moments import ChannelMoments, PatchMoments
 
 SIZES = ([7, 1, 12], [1, 1, 18], [20])
@@ -52,8 +52,25 @@ def test_moments_of_images_join_into_those_of_channels(sizes: list[int]) -> None
 )
 def test_moments_of_a_layer_merge(layer: nn.Module, shape: tuple[int, ...], sizes: list[int]) -> None:
     values = inputs(*shape)
+    with torch.no_grad():
+        outputs = layer(values)
+        whole = InputSum.of(layer, values, outputs)
+        pairs = zip(values.split(sizes), outputs.split(sizes), strict=True)
+        merged = reduce(InputSum.merged, [InputSum.of(layer, *pair) for pair in pairs])
+    for name in ("output_mean", "sum_mean", "covariance", "power"):
+        torch.testing.assert_close(getattr(merged, name), getattr(whole, name), rtol=1e-3, atol=1e-4)
     entries = reduce(EntryMoments.merged, map(EntryMoments.of, values.split(sizes)))
     patches = PatchMoments.of(layer, entries)
     torch.testing.assert_close(
         patches.variances, PatchMoments.of(layer, EntryMoments.of(values)).variances, rtol=1e-5, atol=0
     )
+
+
+def test_covariance_and_power_are_those_of_the_sum_of_inputs() -> None:
+    layer, values = nn.Linear(6, 3).double(), inputs(6).double()
+    with torch.no_grad():
+        outputs = layer(values)
+    found, sums = InputSum.of(layer, values, outputs), values.sum(1)
+    torch.testing.assert_close(found.power, sums.var(correction=0).expand(3))
+    expected = torch.stack([torch.cov(torch.stack([one, sums]), correction=0)[0, 1] for one in outputs.T])
+    torch.testing.assert_close(found.covariance, expected)

@@ -65,6 +65,7 @@ def test_patch_moments_are_those_of_the_patches_written_out(layer: nn.Module) ->
         mean = patches.mean(0)
         torch.testing.assert_close(moments.squared_means[channel], (mean**2).sum())
         torch.testing.assert_close(moments.variances[channel], patches.var(0, correction=0).sum())
+        torch.testing.assert_close(moments.means[channel], mean.sum())
 
 
 def test_a_channels_last_batch_has_the_same_moments() -> None:

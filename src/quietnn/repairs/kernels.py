@@ -8,6 +8,7 @@ The family of the paper (eq. 10) holds in the eigenbasis of `S`, for each input 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,10 @@ from torch import Tensor, nn
 from quietnn.noise import NoiseVariance, noise_by_tensor, noise_of_each, one_variance
 from quietnn.observation import Observation
 from quietnn.random_effects import beyond_error
+from quietnn.repairs.affine import AffineDenoiser, TensorMap, WeightwiseMap
+from quietnn.repairs.rounding import is_on_a_grid
 from quietnn.watching.survey import CONVOLUTIONS
-from quietnn.weights import Weights
+from quietnn.weights import Weights, layerwise
 
 LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
@@ -36,6 +39,7 @@ class KernelMap:
     power: Tensor  # (input channels, positions), `v_i e_l`: the variance of the clean weights in that basis
     theta: Tensor  # of the same shape, the multipliers
     noise_variance: float
+    was_on_a_grid: bool = False  # whether the received weights were rounded, which the estimate does not show
 
     @property
     def gain(self) -> float:
@@ -86,7 +90,7 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
         power = torch.full_like(power, signal)
     kept = (1.0 - lambda_prime) * noise_variance
     theta = torch.where(power > 0, power / (power + kept), float(kept == 0))
-    return KernelMap(basis, power, theta, noise_variance)
+    return KernelMap(basis, power, theta, noise_variance, is_on_a_grid(weight, math.sqrt(noise_variance)))
 
 
 def believable_noise(weights: Weights, noise_variance: NoiseVariance) -> NoiseVariance:
@@ -130,22 +134,27 @@ def _chi_square_over_degrees(degrees: int, tail: float) -> float:
     return max(1.0 - spread + NormalDist().inv_cdf(tail) * math.sqrt(spread), 0.0) ** 3
 
 
-def kernel_maps(observation: Observation[Any, Any]) -> dict[str, KernelMap]:
-    """The map of every convolution, by the name of its weight, that holds more noise than signal.
+def structured_denoisers(observation: Observation[Any, Any]) -> dict[str, AffineDenoiser]:
+    """A map for every layer of a network: the structured prior for convolutions, everything else as it came.
 
-    All others are kept as received, and so is a convolution whose noise differs from weight to weight: what a deep fade
-    leaves would pass for structure. Calibrate the network afterwards: a scale that a convolution loses is given back by
-    the BatchNorm behind it, and only by that.
+    So is a convolution whose noise differs from weight to weight: what a deep fade leaves would pass for structure.
+
+    They are the denoisers of `groups="layerwise"`. Calibrate the network afterwards with the same denoisers: a scale
+    that a convolution loses is given back by the BatchNorm behind it, and only by that.
     """
     weights, kernels = observation.weights, _kernels(observation.model)
-    noise = noise_of_each(observation.known_noise, weights)
-    return {
-        name: kernel_map(weight, own)
-        for name, weight in weights.items()
-        if name in kernels
-        and not isinstance(own := noise[name], Tensor)
-        and float(weight.detach().double().square().mean()) < 2 * own
+    maps: dict[str, TensorMap] = {
+        name: WeightwiseMap(1.0, 0.0)
+        if name not in kernels or isinstance(own, Tensor)
+        else kernel_map(weights[name], own)
+        for name, own in noise_of_each(observation.known_noise, weights).items()
     }
+    return {group: _group_map({name: maps[name] for name in members}) for group, members in layerwise(weights).items()}
+
+
+def _group_map(members: Mapping[str, TensorMap]) -> AffineDenoiser:
+    gains = [own.gain for own in members.values() if isinstance(own, KernelMap)]
+    return AffineDenoiser(sum(gains) / len(gains), 0.0, members) if gains else AffineDenoiser(1.0, 0.0)
 
 
 def _kernels(model: nn.Module) -> set[str]:

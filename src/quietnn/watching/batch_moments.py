@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -81,6 +81,52 @@ class EntryMoments:
         )
         mean = self.mean + change * (other.count / count)
         return EntryMoments(count, mean, squares / (count - self.correction), self.correction)
+
+
+@dataclass(frozen=True)
+class InputSum:
+    """How each output channel of a layer goes with the sum `S` of the inputs it is made of, (channels,), float64."""
+
+    count: int  # of images
+    output_mean: Tensor
+    sum_mean: Tensor
+    covariance: Tensor  # of the two
+    power: Tensor  # the variance of `S`
+
+    @classmethod
+    def of(cls, layer: nn.Module, inputs: Tensor, outputs: Tensor) -> "InputSum":
+        """Over images and positions.
+
+        >>> InputSum.of(nn.Linear(2, 1), torch.tensor([[0.0, 1.0], [1.0, 2.0]]), torch.tensor([[1.0], [2.0]])).power
+        tensor([1.], dtype=torch.float64)
+        """
+        if isinstance(layer, nn.Linear):
+            sums = inputs.sum(1, keepdim=True)
+        else:
+            assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+            sums = layer._conv_forward(inputs, torch.ones_like(layer.weight[: layer.groups]), None)
+        dims = (0, *range(2, outputs.dim()))
+        mean = sums.mean(dims, keepdim=True)
+        sums = sums - mean
+        repeats = outputs.shape[1] // sums.shape[1]
+        covariance = (outputs * sums.repeat_interleave(repeats, dim=1)).mean(dims).double()
+        power = sums.square().mean(dims).double().repeat_interleave(repeats)
+        sum_mean = mean.flatten().double().repeat_interleave(repeats)
+        return cls(len(outputs), outputs.mean(dims).double(), sum_mean, covariance, power)
+
+    def merged(self, other: "InputSum") -> "InputSum":
+        """Those of both, if all images are of one size."""
+        count = self.count + other.count
+        share = other.count / count
+        output_change, sum_change = other.output_mean - self.output_mean, other.sum_mean - self.sum_mean
+        between = share * (1 - share) * sum_change
+        return InputSum(
+            count,
+            self.output_mean + share * output_change,
+            self.sum_mean + share * sum_change,
+            self.covariance + share * (other.covariance - self.covariance) + between * output_change,
+            self.power + share * (other.power - self.power) + between * sum_change,
+        )
 
 
 def _image_mean(inputs: Tensor) -> Tensor:

@@ -76,6 +76,7 @@ class PatchMoments:
 
     squared_means: Tensor  # `sum_k E[x_k]^2`: what a channel's mean moves by per unit of noise variance, squared
     variances: Tensor  # `sum_k Var[x_k] = tr(C)`: what its variance grows by per unit of noise variance
+    means: Tensor  # `sum_k E[x_k]`: what its mean moves by when every weight grows by one
 
     @classmethod
     def of(cls, layer: nn.Module, entries: EntryMoments) -> "PatchMoments":
@@ -83,23 +84,23 @@ class PatchMoments:
 
         >>> entries = EntryMoments.of(torch.tensor([[[1.0, 3.0, 5.0]]]))       # patches (1, 3) and (3, 5)
         >>> moments = PatchMoments.of(nn.Conv1d(1, 1, kernel_size=2), entries)
-        >>> moments.squared_means.item(), moments.variances.item()
-        (20.0, 2.0)
+        >>> moments.squared_means.item(), moments.variances.item(), moments.means.item()
+        (20.0, 2.0, 6.0)
         """
         mean, second = entries.mean, entries.variance + entries.mean**2
         if isinstance(layer, nn.Linear):
-            sums = torch.stack([(mean**2).sum(), (second - mean**2).sum()])
-            squared_means, variances = sums[:, None].expand(2, layer.out_features)
+            sums = torch.stack([(mean**2).sum(), (second - mean**2).sum(), mean.sum()])
+            squared_means, variances, means = sums[:, None].expand(3, layer.out_features)
         else:
-            squared_means, variances = _over_taps(layer, mean, second)
-        return cls(squared_means, variances.clamp_min(0))
+            squared_means, variances, means = _over_taps(layer, mean, second)
+        return cls(squared_means, variances.clamp_min(0), means)
 
 
 def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> Tensor:
-    """Both sums of a convolution: each tap of the kernel sees its own strided part of the padded input."""
+    """The three sums of a convolution: each tap of the kernel sees its own strided part of the padded input."""
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     mean, second = pad(layer, mean[None])[0], pad(layer, second[None])[0]
-    sums = torch.zeros(2, mean.shape[0], dtype=torch.float64, device=mean.device)
+    sums = torch.zeros(3, mean.shape[0], dtype=torch.float64, device=mean.device)
     spans = [
         (size - dilation * (kernel - 1) - 1) // stride * stride + 1
         for size, dilation, kernel, stride in zip(
@@ -110,8 +111,8 @@ def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> Tensor:
         starts = [offset * dilation for offset, dilation in zip(tap, layer.dilation, strict=True)]
         window = (slice(None), *(slice(a, a + n, s) for a, n, s in zip(starts, spans, layer.stride, strict=True)))
         first = mean[window].flatten(1).mean(1)
-        sums += torch.stack([first**2, second[window].flatten(1).mean(1) - first**2])
-    by_group = sums.view(2, layer.groups, -1).sum(2)
+        sums += torch.stack([first**2, second[window].flatten(1).mean(1) - first**2, first])
+    by_group = sums.view(3, layer.groups, -1).sum(2)
     return by_group.repeat_interleave(layer.out_channels // layer.groups, dim=1)
 
 

@@ -6,7 +6,7 @@ from functools import cached_property, reduce
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.watching.batch_moments import EntryMoments, ImageMoments
+from quietnn.watching.batch_moments import EntryMoments, ImageMoments, InputSum
 from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
 
 
@@ -40,7 +40,7 @@ class Sample:
     def merged(cls, first: "Sample", parts: Iterable["Sample"]) -> "Sample":
         """One sample from those of batches; `first` is that of the first images, which `concentration` looks at."""
         images: list[ImageMoments] = []
-        entries = None
+        entries, sums = None, None
         for part in parts:
             images.append(part._images)
             # Few large tables: many small ones between activations that come and go would pin freed memory.
@@ -48,12 +48,13 @@ class Sample:
                 images[-2:] = [ImageMoments.joined(images[-2:])]
             if first._layer is not None:
                 entries = part._entries if entries is None else _checked(entries, part._entries).merged(part._entries)
+                sums = part.input_sum if sums is None else sums.merged(part.input_sum)
         whole = cls(
             first._activations, about=first._about, epsilon=first._epsilon, layer=first._layer, inputs=first._inputs
         )
         whole._images = ImageMoments.joined(images)
-        if entries is not None:
-            whole._entries = entries
+        if entries is not None and sums is not None:
+            whole._entries, whole.input_sum = entries, sums
         return whole
 
     @property
@@ -75,6 +76,11 @@ class Sample:
     def concentration(self) -> float:
         """How concentrated these are along the weights, by the first images."""
         return concentration(*self._front, self._activations, self.patches.variances)
+
+    @cached_property
+    def input_sum(self) -> InputSum:
+        """How the channels go with the sum of what the layer in front is given."""
+        return InputSum.of(*self._front, self._activations)
 
     @cached_property
     def _images(self) -> ImageMoments:

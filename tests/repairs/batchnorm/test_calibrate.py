@@ -12,20 +12,14 @@ from torch.nn import functional
 from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, InvalidWeights, QuietnnError
-from quietnn.evidence import Evidence
-from quietnn.noise import NoiseVariance, mean_of, noise_of_each
+from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
-from quietnn.repairs.affine import WeightwiseMap
-from quietnn.repairs.batchnorm.calibrate import (
-    calibrate,
-    calibrate_structured,
-    calibrate_under,
-    mmse_calibrated,
-    re_estimate,
-)
+from quietnn.repairs.affine import MMSE, AffineDenoiser
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, re_estimate
 from quietnn.repairs.batchnorm.rule import CalibrationReport
 from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
-from quietnn.repairs.kernels import kernel_map
+from quietnn.repairs.denoise import denoise
+from quietnn.repairs.grouped import GroupedWeights
 from quietnn.targets import noisy_weights
 from quietnn.watching.moments import ChannelMoments
 
@@ -363,9 +357,32 @@ def test_scaled_weights_are_calibrated_to_scaled_statistics(images: Tensor) -> N
     inputs = images.double()
     received = transmit(trained(model, inputs), wnr_db=2.0, seed=1)
     plain = calibrate(received, inputs[:60]).model
-    halved = dict.fromkeys(received.weights, WeightwiseMap(0.5, 0.0))
-    result = calibrate_under(received, Evidence(inputs[:60]), halved, "halved").model
+    by_group = GroupedWeights.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
+    halved = dict.fromkeys(by_group.groups, AffineDenoiser(0.5, 0.0))
+    shrunk = copy.deepcopy(received.received)
+    by_group.estimate(halved, out=noisy_weights(shrunk))
+    result = calibrate(
+        shrunk, inputs[:60], noise_variance=received.noise_variance, denoisers=halved, groups="layerwise"
+    ).model
     torch.testing.assert_close(result(inputs), plain(inputs), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["linear", "grouped"])
+def test_an_offset_on_all_weights_moves_the_prediction_as_it_moves_the_outputs(kind: str, images: Tensor) -> None:
+    """With all inputs and hardly any noise, statistics predicted through `rho` are those of the shifted layer."""
+    torch.manual_seed(0)
+    inputs = images.double() if kind == "grouped" else images.double().flatten(1)
+    layer = nn.Conv2d(3, 6, 3, padding=1, groups=3) if kind == "grouped" else nn.Linear(108, 6)
+    norm = nn.BatchNorm2d(6) if kind == "grouped" else nn.BatchNorm1d(6)
+    model = re_estimate(nn.Sequential(layer, norm).double().eval(), inputs).model
+    denoiser = AffineDenoiser(0.8, 0.05)
+    shifted = copy.deepcopy(model)
+    for tensor in noisy_weights(shifted).values():
+        denoiser(tensor, out=tensor)
+    expected = re_estimate(shifted, inputs).model
+    result = calibrate(shifted, inputs, noise_variance=1e-12, denoisers=denoiser).model
+    torch.testing.assert_close(result[1].running_mean, expected[1].running_mean, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(result[1].running_var, expected[1].running_var, rtol=1e-2, atol=0)
 
 
 def test_keyword_inputs_are_passed_by_keyword(network: nn.Module, images: Tensor) -> None:
@@ -373,16 +390,18 @@ def test_keyword_inputs_are_passed_by_keyword(network: nn.Module, images: Tensor
     assert same(statistics(by_keyword), statistics(calibrate(network, images[:20], noise_variance=1e-3).model))
 
 
-def test_mmse_estimates_are_calibrated_and_noise_of_each_weight_is_the_same_as_one_for_all(images: Tensor) -> None:
-    torch.manual_seed(0)
-    model = trained(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)), images)
-    received = transmit(model, wnr_db=3.0, seed=0)
-    each = {name: torch.full_like(tensor, float(received.noise_variance)) for name, tensor in received.weights.items()}
-    one = mmse_calibrated(received, Evidence(images[:50])).model
-    assert float(one[0].weight.detach().norm()) < 0.9 * float(received.weights["0.weight"].norm())
-    assert float((one(images).detach().std() - 1).abs()) < 0.1
-    same_noise = mmse_calibrated(received.with_noise(each), Evidence(images[:50])).model
-    torch.testing.assert_close(one(images), same_noise(images), rtol=1e-3, atol=1e-3)
+def test_denoised_weights_can_be_calibrated(network: nn.Module, images: Tensor) -> None:
+    received = transmit(network, wnr_db=3.0, seed=0)
+    estimate = denoise(received, groups="layerwise").model
+    by_group = GroupedWeights.of(noisy_weights(received.received), received.noise_variance, groups="layerwise")
+    result = calibrate(
+        estimate,
+        images[:50],
+        noise_variance=received.noise_variance,
+        denoisers=by_group.denoisers(MMSE),
+        groups="layerwise",
+    ).model
+    assert bool(torch.isfinite(result(images)).all())
 
 
 def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: nn.Module, images: Tensor) -> None:
@@ -401,6 +420,8 @@ def test_misuse_is_refused_with_the_remedy_and_leaves_the_model_alone(network: n
     for noise_variance in (-1.0, math.nan, math.inf):
         with pytest.raises(QuietnnError, match="noise_variance"):
             calibrate(network, images[:4], noise_variance=noise_variance, in_place=True)
+    with pytest.raises(InvalidConfig, match="'fc'"):
+        calibrate(network, images[:4], noise_variance=0.1, denoisers={"fc": AffineDenoiser(1, 0)}, in_place=True)
     assert same(before, statistics(network))
 
 
@@ -462,7 +483,7 @@ def test_a_network_without_a_linear_head_cannot_have_balanced_classes(images: Te
     assert same(before, statistics(model))
 
 
-def test_noise_by_layer_is_noise() -> None:
+def test_noise_by_layer_is_noise_and_a_weightwise_denoiser_is_one() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4), nn.BatchNorm1d(4)).eval()
     inputs = torch.rand(50, 8)
@@ -472,6 +493,18 @@ def test_noise_by_layer_is_noise() -> None:
     only_last = calibrate(network, inputs, noise_variance={"0": 0.0, "2": 0.01}).model
     assert torch.equal(only_last[1].running_var, network[1].running_var)
     assert not torch.equal(only_last[3].running_var, network[3].running_var)
+    noise = {name: torch.full_like(weight, 0.01) for name, weight in noisy_weights(network).items()}
+    plain, each = (
+        GroupedWeights.of(noisy_weights(network), variance, groups="layerwise", statistics=None)
+        for variance in (0.01, noise)
+    )
+    calibrated = [
+        calibrate(
+            network, inputs, noise_variance=variance, denoisers=by_group.denoisers(MMSE), groups="layerwise"
+        ).model
+        for variance, by_group in ((0.01, plain), (noise, each))
+    ]
+    assert torch.allclose(calibrated[0][3].running_var, calibrated[1][3].running_var, rtol=1e-4)
 
 
 def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
@@ -480,7 +513,7 @@ def test_a_gap_that_the_first_layer_shows_is_doubted_in_all_later_ones(
     """Inputs twice as large as the sender's: noise cannot be the reason, and no layer is to follow."""
     torch.manual_seed(0)
     layers = [module for _ in range(3) for module in (nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU())]
-    received = transmit(trained(nn.Sequential(*layers), images), wnr_db=10.0, seed=0)
+    received = transmit(trained(nn.Sequential(*layers), images), wnr_db=3.0, seed=0)
     told: list[Gap | None] = []
     followed: list[tuple[float, float]] = []
 
@@ -533,10 +566,7 @@ def test_rounding_is_seen_through_the_structured_prior(images: Tensor) -> None:
     with torch.no_grad():
         network[0].weight.mul_(torch.logspace(-1.5, 1.5, 32)[:, None, None, None])
     rounded = quantised(trained(network, images))
-    observation = Observation(rounded.received, rounded.noise_variance)
-    noise = noise_of_each(observation.known_noise, observation.weights)["0.weight"]
-    maps = {"0.weight": kernel_map(observation.weights["0.weight"], mean_of(noise))}
-    with_maps = calibrate_under(observation, Evidence(images[:100]), maps, "structured").model
+    with_maps = calibrate_structured(rounded.received, images[:100], noise_variance=rounded.noise_variance).model
     expected = re_estimate(with_maps, images[:100]).model
     for name, tensor in expected.state_dict().items():
         assert torch.allclose(with_maps.state_dict()[name], tensor, rtol=1e-5, atol=1e-6), name

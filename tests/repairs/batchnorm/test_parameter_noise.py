@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quietnn.evidence import Evidence
 from quietnn.observation import observe
-from quietnn.repairs.affine import WeightwiseMap
-from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_under, re_estimate
+from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
+from quietnn.repairs.batchnorm.calibrate import calibrate, re_estimate
 from quietnn.repairs.batchnorm.parameter_noise import by_output, parameter_noise
 from quietnn.targets import noisy_weights
 
@@ -42,6 +41,18 @@ def faded(model: nn.Module, lost: float = 10.0) -> tuple[nn.Sequential, dict[str
     return received, noise  # type: ignore[return-value]
 
 
+def scaled(model: nn.Module, factors: dict[str, Tensor]) -> tuple[nn.Module, dict[str, AffineDenoiser]]:
+    """The model with each weight multiplied, and the denoisers that did it."""
+    result = copy.deepcopy(model)
+    for name, tensor in noisy_weights(result).items():
+        tensor *= factors[name]
+    members = {
+        layer: {name: WeightwiseMap(own, 0.0) for name, own in factors.items() if name.startswith(layer)}
+        for layer in "03"
+    }
+    return result, {layer: AffineDenoiser(1.0, 0.0, own) for layer, own in members.items()}
+
+
 def test_a_lost_channel_leaves_the_others_alone() -> None:
     received, noise = faded(network())
     alike = {name: torch.full_like(own, 1e-3) for name, own in noise.items()}
@@ -70,9 +81,9 @@ def test_channels_shrunk_each_by_itself_are_calibrated_to_the_same_outputs() -> 
     factors = {"0.weight": torch.rand(8, 1, 1, 1), "3.weight": torch.rand(8, 1, 1, 1)}
     factors = {name: own.double() + 0.01 for name, own in factors.items()}
     factors["3.bias"] = factors["3.weight"].flatten()
-    maps = {name: WeightwiseMap(own, 0.0) for name, own in factors.items()}
+    shrunk, denoisers = scaled(received, factors)
     plain = calibrate(received, INPUTS[:100], noise_variance=noise).model
-    result = calibrate_under(observe(received, noise_variance=noise), Evidence(INPUTS[:100]), maps, "shrunk").model
+    result = calibrate(shrunk, INPUTS[:100], noise_variance=noise, denoisers=denoisers, groups="layerwise").model
     with torch.no_grad():
         assert float((result(INPUTS) - plain(INPUTS)).square().mean()) < 1e-2
 
@@ -81,12 +92,17 @@ def test_means_are_carried_through_each_channels_own_map() -> None:
     """With all inputs and hardly any noise, the statistics are those of the mapped layer."""
     torch.manual_seed(3)
     model = re_estimate(nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6)).double().eval(), INPUTS).model
+    theta, rho = 0.5 + torch.rand(6, 1, 1, 1).double(), 0.1 * torch.randn(6, 1, 1, 1).double()
     maps = {
-        "0.weight": WeightwiseMap(0.5 + torch.rand(6, 1, 1, 1).double(), 0.0),
-        "0.bias": WeightwiseMap(torch.tensor([0.0, 1.0, 0.9, 0.8, 0.7, 0.6]).double(), 0.0),
+        "0.weight": WeightwiseMap(theta, rho),
+        "0.bias": WeightwiseMap(torch.tensor([0.0, 1.0, 0.9, 0.8, 0.7, 0.6]).double(), torch.full((6,), 0.1).double()),
     }
-    result = calibrate_under(observe(model, noise_variance=1e-12), Evidence(INPUTS), maps, "mapped").model
-    expected = re_estimate(result, INPUTS).model
+    mapped = copy.deepcopy(model)
+    for name, tensor in noisy_weights(mapped).items():
+        maps[name](tensor, out=tensor)
+    denoisers = {"0": AffineDenoiser(1.0, 0.0, maps)}
+    result = calibrate(mapped, INPUTS, noise_variance=1e-12, denoisers=denoisers, groups="layerwise").model
+    expected = re_estimate(mapped, INPUTS).model
     known = slice(1, 6)  # of a bias times zero nothing is left to judge it by
     torch.testing.assert_close(result[1].running_mean[known], expected[1].running_mean[known], rtol=1e-3, atol=1e-3)  # type: ignore[index]
     torch.testing.assert_close(result[1].running_var, expected[1].running_var, rtol=1e-2, atol=0)  # type: ignore[index]
@@ -106,7 +122,9 @@ def test_equal_noise_is_one_number_and_bent_signal_counts_by_channel() -> None:
     assert [own.variance for own in parameter_noise(observe(model, noise_variance=same)).values()] == [0.5, 0.5]
     theta = torch.tensor([[1.0, 0.0], [0.5, 0.5], [1.0, 1.0]]).double()
     maps = {"0.weight": WeightwiseMap(theta, 0.0), "0.bias": WeightwiseMap(1.0, 0.0)}
-    found = parameter_noise(observe(model, noise_variance=same), maps)
+    found = parameter_noise(
+        observe(model, noise_variance=same), denoisers={"0": AffineDenoiser(1.0, 0.0, maps)}, groups="layerwise"
+    )
     weight = found[id(model[0].weight)]
     power = float(model[0].weight.detach().double().var(correction=0)) / float(theta.mean())
     assert torch.as_tensor(weight.theta).tolist() == [0.5, 0.5, 1.0]

@@ -61,8 +61,8 @@ def test_what_the_first_layer_shows_beyond_its_noise_is_a_gap_and_not_followed()
     later = prediction(shift=1e-3, growth=0.01, upstream=0.3)
     trusting = posterior(later, seen, Gap(), epsilon=EPSILON)
     wary = posterior(later, seen, first.gap, epsilon=EPSILON)
-    assert wary.mean_weight < 0.3 < 0.8 < trusting.mean_weight
-    assert wary.common_weight < 0.15 < 0.3 < trusting.common_weight
+    assert wary.mean_weight < 0.01 < 0.8 < trusting.mean_weight
+    assert wary.common_weight < 0.1 < 0.3 < trusting.common_weight
 
 
 def test_noise_upstream_explains_no_more_than_its_share() -> None:

@@ -1,27 +1,26 @@
 """The repairs that fit the statistics of every BatchNorm to noisy weights by forward passes; no labels."""
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence, some_inputs
-from quietnn.noise import NoiseVariance, noise_of_each
+from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
-from quietnn.repairs.affine import MMSE, weightwise_map
+from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.base import Repaired
-from quietnn.repairs.batchnorm.parameter_noise import LinearMap, parameter_noise
+from quietnn.repairs.batchnorm.parameter_noise import Denoisers, parameter_noise
 from quietnn.repairs.batchnorm.rule import CalibrationReport, NoiseAware
 from quietnn.repairs.grouped import grouped
-from quietnn.repairs.kernels import believable_noise, kernel_maps
+from quietnn.repairs.kernels import believable_noise, structured_denoisers
 from quietnn.targets import with_weights
-from quietnn.theory.family import Form
 from quietnn.watching.survey import survey
 from quietnn.watching.visits import Visit, visit_batch_norms
+from quietnn.weights import Partition
 
 
 @torch.inference_mode(False)
@@ -31,6 +30,8 @@ def calibrate(
     *,
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
+    denoisers: Denoisers | None = None,
+    groups: str | Partition = "whole",
     balanced_classes: bool = False,
     in_place: bool = False,
 ) -> Repaired:
@@ -42,12 +43,14 @@ def calibrate(
     the network calls more than once keeps its statistics.
 
     Args:
-        what: the network as received; its BatchNorms hold the clean statistics.
+        what: the network as received, or denoised; its BatchNorms hold the clean statistics.
         inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`. Up
             to 256 take one forward pass. More are run in batches, each BatchNorm by a pass up to where it stands: about
             half as many passes as there are BatchNorms, with one batch and one layer's moments in memory.
         noise_variance: `sigma_z^2`, the variance of the noise on every received weight; or by tensor or group name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        denoisers: the affine maps that were applied to the weights since, one for all or one by group.
+        groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
         balanced_classes: say that all classes are about equally common among the inputs; then the last layer's bias
             is corrected too, where noise made it prefer some of them. The labels themselves are not needed.
         in_place: set the statistics of the network itself instead of those of a copy.
@@ -75,39 +78,20 @@ def calibrate(
             "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
         )
     result = model if in_place else copy.deepcopy(model)
-    name = "calibrated_balanced" if balanced_classes else "calibrated"
-    return _fitted(observation, evidence, result, {}, name)
-
-
-def _fitted(
-    observation: Observation[Any, Any], evidence: Evidence, result: nn.Module, maps: Mapping[str, LinearMap], name: str
-) -> Repaired:
-    """Fit the BatchNorms of a network in place, whose weights are those that were observed, under these maps."""
-    rule = NoiseAware(parameter_noise(observation.on(result), maps), observation)
-    found, passes = visit_batch_norms(result, evidence, rule, rule.recentre if name == "calibrated_balanced" else None)
+    rule = NoiseAware(
+        parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
+    )
+    found, passes = visit_batch_norms(result, evidence, rule, rule.recentre if balanced_classes else None)
     report = CalibrationReport(tuple(rule.layers), rule.head_weight, found.shared)
+    name = "calibrated_balanced" if balanced_classes else "calibrated"
     return Repaired(result, name, passes, {"report": report})
-
-
-def calibrate_under(
-    observation: Observation[Any, Any], evidence: Evidence, maps: Mapping[str, LinearMap], name: str
-) -> Repaired:
-    """Multiply tensors of the received network by their maps, then calibrate it for what is left of them."""
-    estimate = {tensor: one(observation.weights[tensor]) for tensor, one in maps.items()}
-    return _fitted(observation, evidence, with_weights(observation.model, estimate), maps, name)
 
 
 @torch.inference_mode(False)
 def mmse_calibrated(observation: Observation[Any, Any], evidence: Evidence) -> Repaired:
     """MMSE layer by layer, each weight by its own noise, then calibrated: a block lost in a fade is left out."""
-    weights, layers = observation.weights, grouped(observation, "layerwise")
-    noise = noise_of_each(observation.known_noise, weights)
-    maps = {
-        name: weightwise_map(MMSE, layers.prior(group, name), noise[name], form=Form.ZERO_MEAN)
-        for group, members in layers.groups.items()
-        for name in members
-    }
-    return calibrate_under(observation, evidence, maps, "mmse_calibrated")
+    denoisers = grouped(observation, "layerwise").denoisers(MMSE)
+    return _denoised_and_calibrated(observation, evidence, denoisers, "mmse_calibrated")
 
 
 @torch.inference_mode(False)
@@ -118,10 +102,10 @@ def calibrate_structured(
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
 ) -> Repaired:
-    """Denoise noisy convolutions under the structured prior, then fit the BatchNorms to what is left of the noise.
+    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
 
-    No labels; `calibrate` tells what the inputs have to be and how many passes they take. Convolutions that hold more
-    noise than signal are denoised; without any the result is that of `calibrate` (docs/structured.md). The same applies
+    No labels; `calibrate` tells what the inputs have to be and how many passes they take. A layer that holds more noise
+    than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md). The same applies
     where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the convolutions in
     front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
 
@@ -143,9 +127,17 @@ def calibrate_structured(
     if found.shared:
         return replace(calibrate(observation.on(network), evidence, in_place=True), name="structured")
     believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
-    fed = {f"{name}.weight".lstrip(".") for name in found.feeders}
-    maps = {name: one for name, one in kernel_maps(believed).items() if name in fed}
-    return calibrate_under(believed, evidence, maps, "structured")
+    maps = structured_denoisers(believed)
+    denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
+    return _denoised_and_calibrated(believed, evidence, denoisers, "structured")
+
+
+def _denoised_and_calibrated(
+    observation: Observation[Any, Any], evidence: Evidence, denoisers: dict[str, AffineDenoiser], name: str
+) -> Repaired:
+    network = with_weights(observation.model, grouped(observation, "layerwise").estimate(denoisers))
+    made = calibrate(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
+    return replace(made, name=name)
 
 
 @torch.inference_mode(False)

@@ -3,14 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quietnn.errors import InvalidWeights
-from quietnn.noise import mean_of, noise_of_each
-from quietnn.observation import Observation
+from quietnn.noise import mean_of
 from quietnn.repairs.batchnorm.parameter_noise import CLEAN, ParameterNoise, carried
 from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior, re_estimated
 from quietnn.repairs.head import recentre
@@ -70,8 +68,8 @@ def _percent(share: float) -> str:
 class NoiseAware:
     """The rule of the visits: it remembers the gap it has seen and the noise it has passed."""
 
-    def __init__(self, noise: dict[int, ParameterNoise], received: Observation[Any, Any]) -> None:
-        self._received = received
+    def __init__(self, noise: dict[int, ParameterNoise], *, is_rounded: bool | None = None) -> None:
+        self._told_rounded = is_rounded
         self.layers: list[CalibratedLayer] = []
         self.head_weight = 0.0
         self._noise = noise
@@ -136,17 +134,14 @@ class NoiseAware:
         Noise leaves no two weights alike; and an error that follows the `n` weights of a channel adds
         `n sigma^2 tr(C)` to its variance at most, or takes all of it away. An observation may tell it.
         """
+        weight, noise = feeder.layer.weight, self._of(feeder.layer, "weight")
+        assert isinstance(weight, Tensor)
         growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
-        name = f"{feeder.name}.weight".lstrip(".")
-        weight = self._received.weights.get(name)
-        if visit.sample.num_images < _FEWEST_INPUTS or weight is None:
+        if visit.sample.num_images < _FEWEST_INPUTS or not weight[0].numel() * float(growth.median()) > 1:
             return False
-        if not weight[0].numel() * float(growth.median()) > 1:
-            return False
-        if self._received.rounded is not None:
-            return self._received.rounded
-        noise = noise_of_each(self._received.known_noise, self._received.weights)[name]
-        return is_on_a_grid(weight, math.sqrt(mean_of(noise)))
+        if self._told_rounded is not None:
+            return self._told_rounded
+        return noise.was_on_a_grid or is_on_a_grid(weight, math.sqrt(mean_of(noise.variance)))
 
     def _own_share(self, prediction: Prediction, visit: Visit) -> float:
         """The share of noise that the layer in front adds to what leaves this BatchNorm.

@@ -41,11 +41,6 @@ class Gap:
     common: float = 0.0  # square of the difference of log variances that all channels share
     spread: float = 0.0  # variance of the difference of log variances between channels
 
-    def behind(self, upstream: float) -> "Gap":
-        """What is left of it where a share of the power is noise: inputs that differ only change the signal."""
-        signal = 1 - upstream
-        return Gap(self.mean * signal, self.common * signal**2, self.spread * signal**2)
-
     @property
     def is_believable(self) -> bool:
         """Whether two sets of inputs of one kind can be so far apart: a standard deviation, a factor of e."""
@@ -78,10 +73,10 @@ def posterior(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *
     The gap between the receiver's inputs and the sender's is known if some layer has shown it.
     """
     measures_gap = prediction.traced and prediction.upstream == 0
-    known_gap = None if measures_gap else (gap or Gap()).behind(prediction.upstream)
+    known_gap = None if measures_gap else (gap or Gap())
     mean, mean_weight, mean_gap = _mean(prediction, sample, known_gap, epsilon)
     variance, weights, common, spread = _variance(prediction, sample, known_gap, epsilon)
-    seen = Gap(mean_gap, common, spread) if measures_gap else gap or Gap()
+    seen = known_gap or Gap(mean_gap, common, spread)
     return Posterior(mean, variance, mean_weight, weights[0], weights[1], seen)
 
 
@@ -112,16 +107,25 @@ def _variance(
     common, common_error = _weighted_mean(deviation, own + error + excess)
     shown = max(common**2 - sample.common_error - common_error, 0.0)
 
-    width = prediction.upstream**2 / 3  # noise upstream leaves a power of 1 - u to 1 + u, uniform on that range
+    centre, width = _signal_loss(prediction.upstream)
     if not prediction.traced:
-        width = max(shown - (gap.common if gap else 0.0), 0.0) if prediction.upstream else 0.0
+        centre, width = 0.0, max(shown - (gap.common if gap else 0.0), 0.0) if prediction.upstream else 0.0
     doubt = sample.common_error + (gap.common if gap else shown)
     common_weight = width / (width + doubt) if width else 0.0
     from_gap, from_upstream = _split(excess, gap.spread if gap else None, _bound(prediction, width))
     weight = _weight(own + from_upstream, error + from_gap)
-    change = predicted + common_weight * common + weight * (deviation - common)
+    change = predicted + centre + common_weight * (common - centre) + weight * (deviation - common)
     variance = (prediction.variance + scale * torch.expm1(change)).clamp_min(0)
     return variance, (float(weight.mean()), common_weight), shown, excess
+
+
+def _signal_loss(upstream: float) -> tuple[float, float]:
+    """Mean and variance of the log of the power that survives noise upstream.
+
+    A share `u` of the input is noise that the weights may pass on or cancel, so between `1 - u` and all of the power
+    survives: uniform on that range, to first order in the log.
+    """
+    return math.log1p(-upstream / 2), (upstream / (2 - upstream)) ** 2 / 3
 
 
 def _bound(prediction: Prediction, bound: float) -> float:

@@ -19,7 +19,7 @@ from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import Whitened
 from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.head import centre_head
-from quietnn.repairs.kernels import believable_noise, kernel_maps
+from quietnn.repairs.kernels import believable_noise, structured_denoisers
 from quietnn.repairs.kinds import has_kernels, has_stored_statistics, normalises_inputs
 from quietnn.targets import noisy_weights
 from quietnn.weights import Weights
@@ -89,9 +89,8 @@ def _estimates(observation: Observation[Any, Any], scratch: Scratch) -> Iterator
     yield "blended", received
     if scratch.follows:
         believed = observation.with_noise(believable_noise(received, observation.known_noise))
-        mapped = {name: one(received[name]) for name, one in kernel_maps(believed).items()}
-        if mapped:
-            yield "structured", {**received, **_at_length(mapped, received)}
+        layers = grouped(believed, "layerwise")
+        yield "structured", _at_length(layers.estimate(structured_denoisers(believed)), received)
     else:
         whole, layers = grouped(observation), grouped(observation, "layerwise")
         yield "mmse", whole.estimate(whole.denoisers(MMSE))
