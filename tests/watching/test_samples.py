@@ -5,12 +5,13 @@ import torch
 from torch import nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.watching.samples import HeadSample, Sample
+from quietnn.watching.samples import HeadSample, Visit
+from quietnn.watching.survey import Feeder
 
 
 def test_nothing_is_computed_before_it_is_asked_for() -> None:
     """A layer that is not known is no matter as long as nobody asks."""
-    sample = Sample(torch.rand(4, 2), about=torch.zeros(2), epsilon=0.0)
+    sample = Visit("0", nn.BatchNorm1d(2), torch.rand(4, 2))
     assert sample.num_images == 4
     assert sample.channels.mean.shape == (2,)
     assert "patches" not in vars(sample)
@@ -20,11 +21,11 @@ def test_the_first_images_alone_tell_the_concentration() -> None:
     layer, inputs = nn.Linear(5, 3), torch.rand(50, 5, generator=torch.Generator().manual_seed(0))
     outputs = layer(inputs).detach()
 
-    def sample(start: int, stop: int) -> Sample:
+    def sample(start: int, stop: int) -> Visit:
         part = slice(start, stop)
-        return Sample(outputs[part], about=torch.zeros(3), epsilon=0.0, layer=layer, inputs=inputs[part])
+        return Visit("1", nn.BatchNorm1d(3), outputs[part], Feeder("0", layer, 0), inputs[part])
 
-    merged = Sample.merged(sample(0, 32), (sample(start, start + 10) for start in (30, 0, 10, 40, 20)))
+    merged = sample(0, 32).over(sample(start, start + 10) for start in (30, 0, 10, 40, 20))
     assert merged.num_images == 50
     assert merged.concentration == pytest.approx(sample(0, 50).concentration, rel=1e-5)
 
@@ -36,10 +37,7 @@ def test_outputs_of_no_linear_layer_are_passed_on_as_they_are() -> None:
 
 
 def test_inputs_of_several_sizes_are_refused() -> None:
-    layer = nn.Conv1d(1, 1, 1)
-    parts = [
-        Sample(torch.rand(2, 1, size), about=torch.zeros(1), epsilon=0.0, layer=layer, inputs=torch.rand(2, 1, size))
-        for size in (5, 6)
-    ]
+    feeder, norm = Feeder("0", nn.Conv1d(1, 1, 1), 0), nn.BatchNorm1d(1)
+    parts = [Visit("1", norm, torch.rand(2, 1, size), feeder, torch.rand(2, 1, size)) for size in (5, 6)]
     with pytest.raises(InvalidConfig, match="one size"), torch.no_grad():
-        Sample.merged(parts[0], parts)
+        parts[0].over(parts)

@@ -16,7 +16,8 @@ from quietnn.observation import Observation
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
 from quietnn.targets import noisy_weights
-from quietnn.watching.visits import Visit, visit_batch_norms
+from quietnn.watching.samples import Visit
+from quietnn.watching.visits import visit_batch_norms
 
 NOISE = 0.02
 NUM_IMAGES = 90
@@ -240,9 +241,9 @@ def test_a_failure_leaves_the_model_as_it_was(images: Tensor, failing: str) -> N
         met.append(visit.name)
         if failing == "rule" and len(met) == 3:
             raise RuntimeError("no")
-        if not visit.sample.channels.is_finite:
+        if not visit.channels.is_finite:
             raise InvalidWeights("not finite")
-        return visit.sample.channels.mean, visit.sample.channels.variance
+        return visit.channels.mean, visit.channels.variance
 
     with pytest.raises((RuntimeError, QuietnnError)):
         visit_batch_norms(network, Evidence(Loader(), batch_size=16), rule)

@@ -30,7 +30,8 @@ from quietnn.evidence import some_inputs
 from quietnn.noise_power.estimate import NoisePower
 from quietnn.random_effects import excess_variance
 from quietnn.targets import noisy_weights
-from quietnn.watching.visits import Visit, visit_batch_norms
+from quietnn.watching.samples import Visit
+from quietnn.watching.visits import visit_batch_norms
 from quietnn.weights import NORMALISATION_TYPES, check_module
 
 _STEPS = 30
@@ -114,7 +115,7 @@ class _Mismatch:
         self._called: Sequence[nn.Module] = ()
 
     def __call__(self, visit: Visit) -> tuple[Tensor, Tensor]:
-        sample = visit.sample.channels
+        sample = visit.channels
         if not sample.is_finite:
             raise InvalidWeights(
                 f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
@@ -123,7 +124,7 @@ class _Mismatch:
         self._called = visit.called
         feeder = visit.feeder
         if feeder and id(getattr(feeder.layer, "weight", None)) in self._noisy:
-            patches, narrow = visit.sample.patches, visit.sample.concentration
+            patches, narrow = visit.patches, visit.concentration
             clean = visit.variance.double()
             layer = LayerMismatch(
                 position=feeder.position,

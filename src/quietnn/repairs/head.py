@@ -18,7 +18,6 @@ from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.samples import HeadSample
 from quietnn.watching.survey import Run
-from quietnn.watching.visits import Arrival
 
 _LEAST_SIGNAL = 1e-6
 """The share of signal that is taken to be left however many layers add noise."""
@@ -84,7 +83,7 @@ def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
                 raise InvalidWeights(
                     "the outputs are not finite; the noise has blown up the network, repair its weights first"
                 )
-            yield Arrival.of(run, outputs).sample
+            yield HeadSample.of(run, outputs)
 
 
 def _noise(layers: GroupedWeights, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:

@@ -4,65 +4,23 @@ A few inputs go through the network once. More of them, or those of a loader, co
 a pass of its own over all batches, up to where it stands: only then are the statistics in front of it final.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, logits_of, num_inputs
+from quietnn.batches import Inputs, num_inputs
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
 from quietnn.watching.makers import STATISTICS, eagerly, undisturbed
 from quietnn.watching.moments import CONCENTRATION_IMAGES
-from quietnn.watching.samples import HeadSample, Sample
-from quietnn.watching.survey import BatchNorm, Feeder, Run, Survey, survey
-
-
-@dataclass(frozen=True)
-class Visit:
-    """One arrival at a BatchNorm."""
-
-    name: str
-    mean: Tensor  # its clean running mean, as the sender gave it
-    variance: Tensor
-    epsilon: float
-    sample: Sample  # what enters it, and what the layer in front was given
-    feeder: Feeder | None  # the layer in front; None for a sum, a concatenation or a layer of another kind
-    called: Sequence[nn.Module]  # the layers with parameters of their own that have been called so far, in order
-
-    @classmethod
-    def of(cls, run: Run, name: str, module: BatchNorm, activations: Tensor) -> "Visit":
-        """The arrival of activations at a BatchNorm."""
-        mean, variance = (module.get_buffer(statistic).clone() for statistic in STATISTICS)
-        feeder, inputs = run.feeder(activations)
-        layer = feeder.layer if feeder else None
-        sample = Sample(activations, about=mean, epsilon=module.eps, layer=layer, inputs=inputs)
-        return cls(name, mean, variance, module.eps, sample, feeder, run.called)
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """What came out of the network, or the `logits` where it has some; the rest as in `Visit`."""
-
-    sample: HeadSample
-    feeder: Feeder | None
-    called: Sequence[nn.Module]
-
-    @classmethod
-    def of(cls, run: Run, output: object) -> "Arrival":
-        """What the model has returned, at the end."""
-        logits = logits_of(output)
-        feeder, inputs = run.feeder(logits)
-        return cls(HeadSample(logits, layer=feeder.layer if feeder else None, inputs=inputs), feeder, run.called)
-
+from quietnn.watching.samples import HeadSample, Visit
+from quietnn.watching.survey import BatchNorm, Run, Survey, survey
 
 Rule = Callable[[Visit], tuple[Tensor, Tensor]]
 """From an arrival to the mean and variance to use there."""
 
-Finish = Callable[[Arrival], None]
+Finish = Callable[[HeadSample], None]
 
 
 def visit_batch_norms(
@@ -94,22 +52,15 @@ def visit_batch_norms(
         clean[module] = visit.mean, visit.variance
         _write(module, *rule(visit))
 
-    with undisturbed(model), eagerly(model), torch.no_grad(), _put_back_on_failure(clean):
-        if is_whole:
-            passes = _at_once(model, first, found, choose, finish)
-        else:
-            passes = _InBatches(model, evidence, found).visit(first, choose, finish)
-    return found, passes
-
-
-@contextmanager
-def _put_back_on_failure(clean: dict[nn.Module, tuple[Tensor, Tensor]]) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        for module, statistics in clean.items():
-            _write(module, *statistics)
-        raise
+    with undisturbed(model), eagerly(model), torch.no_grad():
+        try:
+            if is_whole:
+                return found, _at_once(model, first, found, choose, finish)
+            return found, _InBatches(model, evidence, found).visit(first, choose, finish)
+        except BaseException:
+            for module, statistics in clean.items():
+                _write(module, *statistics)
+            raise
 
 
 def _write(module: nn.Module, *values: Tensor) -> None:
@@ -127,12 +78,12 @@ def _at_once(model: nn.Module, inputs: Inputs, found: Survey, choose: _Choose, f
     def at_norm(run: Run, name: str, module: BatchNorm, activations: Tensor) -> None:
         if module not in done:
             done.add(module)
-            choose(module, Visit.of(run, name, module, activations))
+            choose(module, Visit(name, module, activations, *run.feeder(activations), run.called))
 
     run = Run(at_norm)
     output = run.through(model, inputs)
     if finish is not None:
-        finish(Arrival.of(run, output))
+        finish(HeadSample.of(run, output))
     return 1.0
 
 
@@ -151,10 +102,9 @@ class _InBatches:
             visit = None if name in self._found.shared else self._up_to(name, first)
             if visit is not None:
                 arrivals = (self._up_to(name, inputs) for inputs in self._batches())
-                sample = Sample.merged(visit.sample, (part.sample for part in arrivals if part is not None))
-                choose(self._model.get_submodule(name), replace(visit, sample=sample))
+                choose(self._model.get_submodule(name), visit.over(part for part in arrivals if part is not None))
         if finish is not None:
-            finish(reduce(_both, (self._to_the_end(inputs) for inputs in self._batches())))
+            finish(HeadSample.merged(self._to_the_end(inputs) for inputs in self._batches()))
         return self._num_run / max(self._num_inputs, 1)
 
     def _batches(self) -> Iterator[Inputs]:
@@ -171,7 +121,7 @@ class _InBatches:
 
         def at_norm(run: Run, name: str, module: BatchNorm, activations: Tensor) -> None:
             if module is target:
-                raise _Stop(Visit.of(run, name, module, activations))
+                raise _Stop(Visit(name, module, activations, *run.feeder(activations), run.called))
 
         try:
             Run(at_norm).through(self._model, inputs)
@@ -179,14 +129,10 @@ class _InBatches:
             return stop.visit
         return None
 
-    def _to_the_end(self, inputs: Inputs) -> Arrival:
+    def _to_the_end(self, inputs: Inputs) -> HeadSample:
         self._num_run += num_inputs(inputs)
         run = Run()
-        return Arrival.of(run, run.through(self._model, inputs))
-
-
-def _both(before: Arrival, after: Arrival) -> Arrival:
-    return replace(after, sample=HeadSample.merged((before.sample, after.sample)))
+        return HeadSample.of(run, run.through(self._model, inputs))
 
 
 class _Stop(BaseException):

@@ -18,8 +18,9 @@ from quietnn.repairs.batchnorm.rule import CalibrationReport, NoiseAware
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.kernels import believable_noise, structured_denoisers
 from quietnn.targets import with_weights
+from quietnn.watching.samples import Visit
 from quietnn.watching.survey import survey
-from quietnn.watching.visits import Visit, visit_batch_norms
+from quietnn.watching.visits import visit_batch_norms
 from quietnn.weights import Partition
 
 
@@ -157,6 +158,6 @@ def re_estimate(what: object, inputs: object) -> Repaired:
     result = copy.deepcopy(observation.model)
 
     def seen(visit: Visit) -> tuple[Tensor, Tensor]:
-        return visit.sample.channels.mean, visit.sample.channels.variance
+        return visit.channels.mean, visit.channels.variance
 
     return Repaired(result, "re_estimated", visit_batch_norms(result, evidence, seen)[1])

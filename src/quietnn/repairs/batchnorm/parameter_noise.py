@@ -12,8 +12,8 @@ from quietnn.noise import TensorNoise, mean_of, noise_of_each
 from quietnn.observation import Observation
 from quietnn.repairs.affine import AffineDenoiser, WeightwiseMap
 from quietnn.repairs.kernels import KernelMap
+from quietnn.watching.samples import Visit
 from quietnn.watching.survey import Feeder
-from quietnn.watching.visits import Visit
 from quietnn.weights import Partition, check_weights, partition
 
 Denoisers = AffineDenoiser | Mapping[str, AffineDenoiser]
@@ -107,13 +107,13 @@ def carried(visit: Visit, feeder: Feeder, weight: ParameterNoise, bias: Paramete
     mean, variance = visit.mean.double(), visit.variance.double()
     if _is(weight.theta, 1.0) and _is(weight.rho, 0.0) and _is(bias.theta, 1.0) and _is(bias.rho, 0.0):
         return mean, variance
-    mean = weight.theta * mean + weight.rho * visit.sample.patches.means + bias.rho
+    mean = weight.theta * mean + weight.rho * visit.patches.means + bias.rho
     own_bias = getattr(feeder.layer, "bias", None)
     if own_bias is not None:
         mean = mean + _bias_left(own_bias.detach().double(), weight.theta, bias)
     variance = weight.theta**2 * variance
     if not _is(weight.rho, 0.0):
-        sums = visit.sample.input_sum
+        sums = visit.input_sum
         variance = variance + 2 * weight.rho * sums.covariance - weight.rho**2 * sums.power
     return mean, variance.clamp_min(0)
 

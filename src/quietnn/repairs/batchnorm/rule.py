@@ -1,7 +1,6 @@
 """The rule of calibration: how the statistics of each BatchNorm are weighed, and a report of it."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +12,8 @@ from quietnn.repairs.batchnorm.parameter_noise import CLEAN, ParameterNoise, car
 from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior, re_estimated
 from quietnn.repairs.head import recentre
 from quietnn.repairs.rounding import is_on_a_grid
+from quietnn.watching.samples import Arrival, HeadSample, Visit
 from quietnn.watching.survey import Feeder
-from quietnn.watching.visits import Arrival, Visit
 
 _LARGEST_SHARE = 1 - 1e-9
 _FEWEST_INPUTS = 10
@@ -80,14 +79,14 @@ class NoiseAware:
         """-log of the share of the signal's power that each call of a layer leaves."""
 
     def __call__(self, visit: Visit) -> tuple[Tensor, Tensor]:
-        sample = visit.sample.channels
+        sample = visit.channels
         if not sample.is_finite:
             raise InvalidWeights(
                 f"what enters {visit.name} is not finite; the noise has blown up the network before it, "
                 "denoise the weights first"
             )
         feeder = visit.feeder
-        upstream = self._upstream(feeder, visit.called)
+        upstream = self._upstream(visit)
         prediction = self._predict(visit, feeder, upstream) if feeder else _unknown(visit, upstream)
         result = posterior(prediction, sample, self._gap, epsilon=visit.epsilon)
         if prediction.traced:
@@ -103,28 +102,27 @@ class NoiseAware:
         self.layers.append(CalibratedLayer(visit.name, feeder.name if feeder else None, own_share, upstream, *weights))
         return result.mean, result.variance
 
-    def recentre(self, end: Arrival) -> None:
+    def recentre(self, end: HeadSample) -> None:
         """Correct the last layer's bias for classes that are equally common."""
-        layer, upstream = end.feeder.layer if end.feeder else None, self._upstream(end.feeder, end.called)
-        weight, bias = self._of(layer, "weight"), self._of(layer, "bias")
-        self.head_weight = recentre(end.sample, weight=weight, bias=bias, upstream=upstream)
+        weight, bias, upstream = self._of(end.layer, "weight"), self._of(end.layer, "bias"), self._upstream(end)
+        self.head_weight = recentre(end, weight=weight, bias=bias, upstream=upstream)
 
-    def _upstream(self, feeder: Feeder | None, called: Sequence[nn.Module]) -> float:
+    def _upstream(self, at: Arrival) -> float:
         """The share of noise in what a layer is given: what all calls before it have added, one after the other."""
-        for layer in called[len(self._losses) :]:
+        for layer in at.called[len(self._losses) :]:
             self._losses.append(-math.log1p(-min(self._share(layer), _LARGEST_SHARE)))
-        return -math.expm1(-sum(self._losses[: feeder.position] if feeder else self._losses))
+        return -math.expm1(-sum(self._losses[: at.feeder.position] if at.feeder else self._losses))
 
     def _predict(self, visit: Visit, feeder: Feeder, upstream: float) -> Prediction:
         weight, bias = self._of(feeder.layer, "weight"), self._of(feeder.layer, "bias")
-        patches = visit.sample.patches
+        patches = visit.patches
         mean, variance = carried(visit, feeder, weight, bias)
         return Prediction(
             mean=mean,
             variance=variance,
             mean_shift=weight.variance * patches.squared_means + bias.variance,
             variance_growth=weight.variance * patches.variances,
-            concentration=visit.sample.concentration if mean_of(weight.variance) > 0 else 0.0,
+            concentration=visit.concentration if mean_of(weight.variance) > 0 else 0.0,
             upstream=upstream,
         )
 
@@ -137,7 +135,7 @@ class NoiseAware:
         weight, noise = feeder.layer.weight, self._of(feeder.layer, "weight")
         assert isinstance(weight, Tensor)
         growth = prediction.variance_growth / (prediction.variance + visit.epsilon).clamp_min(_SMALLEST)
-        if visit.sample.num_images < _FEWEST_INPUTS or not weight[0].numel() * float(growth.median()) > 1:
+        if visit.num_images < _FEWEST_INPUTS or not weight[0].numel() * float(growth.median()) > 1:
             return False
         if self._told_rounded is not None:
             return self._told_rounded
