@@ -10,6 +10,7 @@ from quietnn.moments import WeightStatistics
 from quietnn.records import Record
 from quietnn.repairs.affine import AffineDenoiser, Temperatures, denoiser_for
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
+from quietnn.repairs.temperatures.result import Tried
 from quietnn.repairs.temperatures.searches import coarse_to_fine, search_layerwise
 from quietnn.repairs.temperatures.steps import Scale, start_from
 from quietnn.score import Score
@@ -113,7 +114,7 @@ class Tuned:
             )
         whole = received.grouped("whole")
         scale = Scale(whole.statistics["whole"], received.noise_variance)
-        best = coarse_to_fine(_scorer(judge, whole), scale, with_beta=self.with_beta)
+        best = coarse_to_fine(Tried(_scorer(judge, whole)), scale, with_beta=self.with_beta)
         num_scores, chosen = len(best.trials), best.temperatures
         notes: Record = {"lambda_prime": chosen.lambda_prime, "beta": chosen.beta, "theta": scale.theta(chosen)}
         if self.groups == "whole":

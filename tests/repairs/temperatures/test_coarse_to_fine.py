@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quietnn.errors import InfeasibleTemperatures, QuietnnError
 from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, Temperatures
+from quietnn.repairs.temperatures.result import Tried
 from quietnn.repairs.temperatures.searches import coarse_to_fine
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.score import Score
@@ -33,7 +34,7 @@ def bowl(scale: Scale, theta: float, shift: float) -> Callable[[Temperatures], S
 @settings(max_examples=40)
 def test_at_most_25_different_points_and_one_near_the_optimum(scale: Scale, share: float, shift: float) -> None:
     theta = scale.smallest_theta + share * (1.4 - scale.smallest_theta)
-    result = coarse_to_fine(bowl(scale, theta, shift), scale)
+    result = coarse_to_fine(Tried(bowl(scale, theta, shift)), scale)
     points = [trial.temperatures for trial in result.trials]
     assert len(points) == len(set(points)) <= 25
     assert {ML, MMSE} <= set(points)
@@ -48,13 +49,13 @@ def test_at_most_25_different_points_and_one_near_the_optimum(scale: Scale, shar
 @given(scales)
 @settings(max_examples=20)
 def test_without_beta_it_stays_at_zero(scale: Scale) -> None:
-    result = coarse_to_fine(bowl(scale, 1.1, 0.2), scale, with_beta=False)
+    result = coarse_to_fine(Tried(bowl(scale, 1.1, 0.2)), scale, with_beta=False)
     assert {trial.temperatures.beta for trial in result.trials} == {0.0}
 
 
 def test_without_noise_there_is_nothing_to_search() -> None:
     scale = Scale(WeightStatistics(0.0, 1.0, 10), 0.0)
-    result = coarse_to_fine(lambda temperatures: Score(1.0, 0.0, 1), scale)
+    result = coarse_to_fine(Tried(lambda temperatures: Score(1.0, 0.0, 1)), scale)
     assert [trial.temperatures for trial in result.trials] == [ML]
 
 
@@ -66,7 +67,7 @@ def test_without_signal_ml_and_mmse_are_left() -> None:
         tried.append(scale.theta(temperatures))
         return Score(1 - tried[-1], 0.0, 1)
 
-    result = coarse_to_fine(score, scale)
+    result = coarse_to_fine(Tried(score), scale)
     assert set(tried) == {0.0, 1.0}
     assert result.temperatures == MMSE
 
@@ -79,7 +80,7 @@ def test_infeasible_points_are_recorded() -> None:
             raise InfeasibleTemperatures("too large")
         return Score(temperatures.lambda_prime, 0.0, 1)
 
-    result = coarse_to_fine(only_shrinking, scale)
+    result = coarse_to_fine(Tried(only_shrinking), scale)
     assert any(trial.score is None for trial in result.trials)
     assert result.temperatures.lambda_prime <= 0.5
 
@@ -89,4 +90,4 @@ def test_nothing_feasible() -> None:
         raise InfeasibleTemperatures("no")
 
     with pytest.raises(QuietnnError, match=r"temperatures is feasible"):
-        coarse_to_fine(never, Scale(WeightStatistics(0.0, 1.0, 10), 1.0))
+        coarse_to_fine(Tried(never), Scale(WeightStatistics(0.0, 1.0, 10), 1.0))

@@ -14,7 +14,7 @@ from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.denoise import denoise
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.temperatures.gradient import LAYERWISE, tune_by_gradient
-from quietnn.repairs.temperatures.result import TuningResult
+from quietnn.repairs.temperatures.result import Tried, TuningResult
 from quietnn.repairs.temperatures.searches import coarse_to_fine, search_natural
 from quietnn.repairs.temperatures.steps import Scale, natural_unit
 from quietnn.score import Score
@@ -71,7 +71,7 @@ class Planted:
 @pytest.mark.parametrize("fan_in", FAN_INS)
 def test_the_search_finds_a_planted_optimum(fan_in: int, planted: tuple[float, float]) -> None:
     network = Planted(fan_in, *planted)
-    result = search_natural(network.score, network.scale, natural_unit(network.by_group))
+    result = search_natural(Tried(network.score), network.scale, natural_unit(network.by_group))
     theta, shift = network.found(result)
     assert theta == pytest.approx(planted[0], rel=0.1)
     assert shift == pytest.approx(planted[1], abs=0.3)
@@ -80,8 +80,8 @@ def test_the_search_finds_a_planted_optimum(fan_in: int, planted: tuple[float, f
 
 def test_steps_in_noise_units_miss_it_at_a_large_fan_in() -> None:
     network = Planted(4608, 0.8, -1.4)
-    old = coarse_to_fine(network.score, network.scale)
-    new = search_natural(network.score, network.scale, natural_unit(network.by_group))
+    old = coarse_to_fine(Tried(network.score), network.scale)
+    new = search_natural(Tried(network.score), network.scale, natural_unit(network.by_group))
     assert new.best.score is not None
     assert old.best.score is not None
     assert new.best.score.loss < 0.2 * old.best.score.loss
@@ -110,17 +110,17 @@ def test_the_unit_is_that_of_an_average_weight() -> None:
 
 
 def test_without_noise_or_signal_there_is_nothing_to_search() -> None:
-    quiet = search_natural(lambda point: Score(1.0, 0.0, 1), Scale(WeightStatistics(0.0, 1.0, 10), 0.0), 0.1)
+    quiet = search_natural(Tried(lambda point: Score(1.0, 0.0, 1)), Scale(WeightStatistics(0.0, 1.0, 10), 0.0), 0.1)
     assert quiet.temperatures == ML
     lost = Scale(WeightStatistics(0.0, 0.0, 10), 1.0)
-    result = search_natural(lambda point: Score(1.0 - lost.theta(point), 0.0, 1), lost, 0.1)
+    result = search_natural(Tried(lambda point: Score(1.0 - lost.theta(point), 0.0, 1)), lost, 0.1)
     assert result.temperatures == MMSE
     assert len(result.trials) == 2
 
 
 def test_no_point_is_scored_twice_and_beta_stays_at_zero_if_told_so() -> None:
     network = Planted(64, 0.8, 1.0)
-    result = search_natural(network.score, network.scale, natural_unit(network.by_group), with_beta=False)
+    result = search_natural(Tried(network.score), network.scale, natural_unit(network.by_group), with_beta=False)
     points = [trial.temperatures for trial in result.trials]
     assert len(points) == len(set(points))
     assert {point.beta for point in points} == {0.0}
@@ -132,6 +132,6 @@ def test_infeasible_points_are_recorded_and_do_not_win() -> None:
             raise InfeasibleTemperatures("too large")
         return Score(point.lambda_prime, 0.0, 1)
 
-    result = search_natural(only_shrinking, Scale(WeightStatistics(0.0, 1.0, 10), 1.0), 0.1)
+    result = search_natural(Tried(only_shrinking), Scale(WeightStatistics(0.0, 1.0, 10), 1.0), 0.1)
     assert any(trial.score is None for trial in result.trials)
     assert 0.0 < result.temperatures.lambda_prime <= 0.5

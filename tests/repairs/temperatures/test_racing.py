@@ -12,8 +12,9 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
 from quietnn.moments import WeightStatistics
 from quietnn.repairs.affine import ML, MMSE, Temperatures
-from quietnn.repairs.temperatures.racing import _Field, race, race_coarse_to_fine, rounds
-from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid, search_grid
+from quietnn.repairs.temperatures.racing import Race, rounds
+from quietnn.repairs.temperatures.result import Tried
+from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, coarse_to_fine, product_grid
 from quietnn.repairs.temperatures.steps import Scale
 from quietnn.repairs.temperatures.tune import Search, tune
 from quietnn.score import Score, SubsetScore
@@ -41,7 +42,7 @@ def test_no_example_is_looked_at_twice_and_the_cost_is_what_was_looked_at(
         looked.extend((point, position) for position in positions.tolist())
         return Score(0.0, float(losses[point, positions].mean()), len(positions))
 
-    result = race(score, range(points), examples, seed=seed)
+    result = Race(score, examples, seed=seed).on(range(points))
     assert len(looked) == len(set(looked))
     assert result.num_passes == pytest.approx(len(looked) / examples)
     assert result.best.score is not None
@@ -53,21 +54,17 @@ def test_differences_between_examples_do_not_decide_a_race() -> None:
     found = []
     for seed in range(20):
         losses = noisy_losses(41, 100, seed, noise=0.05)
-        result = race(
-            lambda point, some, losses=losses: Score(0.0, float(losses[point, some].mean()), len(some)),
-            range(41),
-            100,
-            seed=seed,
-        )
+        result = Race(
+            lambda point, some, losses=losses: Score(0.0, float(losses[point, some].mean()), len(some)), 100, seed=seed
+        ).on(range(41))
         found.append(abs(result.temperatures - 20))
     assert max(found) <= 4, "the middle of the bowl, give or take a flat stretch"
 
 
 def test_a_pinned_point_runs_to_the_end_and_the_winner_is_not_worse() -> None:
     losses = noisy_losses(64, 30, 0, noise=3.0)
-    field = _Field(lambda point, some: Score(0.0, float(losses[point, some].mean()), len(some)), 30, seed=0)
-    field.run(range(64), pinned=(0,))
-    result = field.result("loss")
+    race = Race(lambda point, some: Score(0.0, float(losses[point, some].mean()), len(some)), 30, "loss")
+    result = race.on(range(64), pinned=(0,))
     last = {trial.temperatures: trial.score for trial in result.trials}
     assert last[0] is not None
     assert result.best.score is not None
@@ -81,29 +78,28 @@ def test_infeasible_points_cost_nothing_and_cannot_win() -> None:
             raise InfeasibleTemperatures("past the pole")
         return Score(0.0, float(point), len(positions))
 
-    result = race(score, range(20), 27)
+    result = Race(score, 27).on(range(20))
     assert result.temperatures == 10
     assert sum(trial.score is None for trial in result.trials) == 10
     with pytest.raises(QuietnnError, match="none of the 5"):
-        race(score, range(5), 27)
+        Race(score, 27).on(range(5))
 
 
 def test_what_is_not_a_number_loses() -> None:
-    result = race(lambda point, some: Score(0.0, math.nan if point else 1.0, len(some)), [1, 2, 0, 3, 4], 9)
+    result = Race(lambda point, some: Score(0.0, math.nan if point else 1.0, len(some)), 9).on([1, 2, 0, 3, 4])
     assert result.temperatures == 0
 
 
 def test_the_authors_grid_costs_less_than_a_tenth() -> None:
     grid = product_grid(*AUTHORS_GRIDS["resnet"])
-    result = race(lambda point, some: Score(0.0, point.beta**2, len(some)), grid, 100)
+    result = Race(lambda point, some: Score(0.0, point.beta**2, len(some)), 100).on(grid)
     assert len(grid) == 276
     assert result.num_passes <= 27.6
 
 
-@pytest.mark.parametrize(("num_points", "num_examples"), [(0, 10), (3, 0)])
-def test_nothing_to_race(num_points: int, num_examples: int) -> None:
-    with pytest.raises(InvalidConfig):
-        race(lambda point, some: Score(0.0, 0.0, len(some)), range(num_points), num_examples)
+def test_no_examples_to_race_by() -> None:
+    with pytest.raises(InvalidConfig, match="num_examples is 0; racing needs 1 or more"):
+        Race(lambda point, some: Score(0.0, 0.0, len(some)), 0)
 
 
 @given(st.integers(1, 3000), st.integers(1, 1000))
@@ -121,18 +117,18 @@ def test_a_raced_coarse_to_fine_search_finds_a_smooth_optimum_in_fewer_passes() 
         distance = (scale.theta(point) - 1.15) ** 2 + (scale.shift(point) + 0.1) ** 2
         return Score(1 - distance, distance, len(positions))
 
-    result = race_coarse_to_fine(score, scale, 100)
+    result = coarse_to_fine(Race(score, 100), scale)
     assert abs(scale.theta(result.temperatures) - 1.15) < 0.1
     assert abs(scale.shift(result.temperatures) + 0.1) < 0.1
     assert result.num_passes < 16
     assert {ML, MMSE} <= {trial.temperatures for trial in result.trials}
-    flat = race_coarse_to_fine(score, scale, 100, with_beta=False)
+    flat = coarse_to_fine(Race(score, 100), scale, with_beta=False)
     assert {trial.temperatures.beta for trial in flat.trials} == {0.0}
 
 
 def test_without_noise_there_is_nothing_to_race() -> None:
     scale = Scale(WeightStatistics(0.0, 1.0, 10), 0.0)
-    result = race_coarse_to_fine(lambda point, some: Score(1.0, 0.0, len(some)), scale, 100)
+    result = coarse_to_fine(Race(lambda point, some: Score(1.0, 0.0, len(some)), 100), scale)
     assert [trial.temperatures for trial in result.trials] == [ML]
 
 
@@ -188,4 +184,4 @@ def test_a_full_search_counts_one_pass_a_point() -> None:
             raise InfeasibleTemperatures("past the pole")
         return Score(0.0, 0.0, 100)
 
-    assert search_grid(score, [1, 2, 3]).num_passes == 2
+    assert Tried(score).on([1, 2, 3]).num_passes == 2

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.searches import product_grid, search_grid
+from quietnn.repairs.temperatures.result import Criterion, Trial, Tried, TuningResult
+from quietnn.repairs.temperatures.searches import product_grid
 from quietnn.score import Score
 
 measures = st.floats(0, 1) | st.just(math.nan)
@@ -17,23 +17,21 @@ measures = st.floats(0, 1) | st.just(math.nan)
 def test_ties_are_broken_by_loss_and_then_by_order() -> None:
     scores = {0.0: (0.8, 0.5), 1.0: (0.9, 0.4), 2.0: (0.9, 0.3), 3.0: (0.9, 0.3)}
     grid = product_grid([0.5], scores)
-    result = search_grid(lambda t: Score(*scores[t.beta], num_examples=10), grid)
+    result = Tried(lambda t: Score(*scores[t.beta], num_examples=10)).on(grid)
     assert result.temperatures.beta == 2.0
-    assert search_grid(lambda t: Score(*scores[t.beta], num_examples=10), grid[::-1]).temperatures.beta == 3.0
+    assert Tried(lambda t: Score(*scores[t.beta], num_examples=10)).on(grid[::-1]).temperatures.beta == 3.0
 
 
 def test_ties_left_to_the_order_of_the_trials() -> None:
     scores = {0.0: (0.8, 0.1), 1.0: (0.9, 0.4), 2.0: (0.9, 0.3)}
     grid = product_grid([0.5], scores)
-    result = search_grid(lambda t: Score(*scores[t.beta], num_examples=10), grid, criterion="accuracy-only")
+    result = Tried(lambda t: Score(*scores[t.beta], num_examples=10), "accuracy-only").on(grid)
     assert result.temperatures.beta == 1.0
 
 
 def test_by_loss_alone() -> None:
     scores = {0.0: (0.9, 0.5), 1.0: (0.1, 0.4)}
-    result = search_grid(
-        lambda t: Score(*scores[t.beta], num_examples=10), product_grid([0.5], scores), criterion="loss"
-    )
+    result = Tried(lambda t: Score(*scores[t.beta], num_examples=10), "loss").on(product_grid([0.5], scores))
     assert result.temperatures.beta == 1.0
 
 

@@ -1,11 +1,14 @@
 """Grid search: the whole surface, infeasible points recorded, ties broken by loss."""
 
 import pytest
+from torch import nn
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig, QuietnnError
 from quietnn.repairs.affine import Temperatures
-from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid, search_grid
-from quietnn.score import Score
+from quietnn.repairs.temperatures.result import Tried
+from quietnn.repairs.temperatures.searches import AUTHORS_GRIDS, product_grid
+from quietnn.repairs.temperatures.tune import Search, tune
+from quietnn.score import Score, SubsetScore
 from quietnn.theory.family import check_lambda_prime
 
 
@@ -17,15 +20,18 @@ def score_past_pole(temperatures: Temperatures) -> Score:
 
 def test_infeasible_points_are_recorded_and_cannot_win() -> None:
     grid = product_grid([0.5, 1.0, 1.4, 1.5, 2.0], [0.0])
-    result = search_grid(score_past_pole, grid)
+    result = Tried(score_past_pole).on(grid)
     assert result.temperatures == Temperatures(1.4, 0.0)
     assert [trial.temperatures for trial in result.trials] == list(grid)
     assert [trial.score is None for trial in result.trials] == [False, False, False, True, True]
 
 
-def test_an_empty_grid() -> None:
+@pytest.mark.parametrize("whole", ["racing", None])
+@pytest.mark.parametrize("grid", [[], [Temperatures(0.5, 1.0)]])
+def test_an_empty_grid(whole: str | None, grid: list[Temperatures]) -> None:
+    score, search = SubsetScore(lambda network, some: Score(None, 0.0, len(some)), 10), Search(whole, grid=grid)
     with pytest.raises(InvalidConfig, match=r"the grid is empty; give at least one pair"):
-        search_grid(score_past_pole, [])
+        tune(nn.Linear(5, 2), score=score, noise_variance=0.1, search=search, with_beta=False)
 
 
 def test_other_errors_are_not_swallowed() -> None:
@@ -33,7 +39,7 @@ def test_other_errors_are_not_swallowed() -> None:
         raise QuietnnError("the data is gone")
 
     with pytest.raises(QuietnnError, match=r"the data is gone"):
-        search_grid(broken, product_grid([0.5], [0.0]))
+        Tried(broken).on(product_grid([0.5], [0.0]))
 
 
 @pytest.mark.parametrize(

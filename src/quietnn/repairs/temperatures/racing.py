@@ -6,22 +6,16 @@ see the same examples in the same order, so their losses are compared in pairs, 
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from quietnn.errors import InfeasibleTemperatures, InvalidConfig
-from quietnn.repairs.affine import ML, Temperatures
-from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
-from quietnn.repairs.temperatures.searches import follow_ridge
-from quietnn.repairs.temperatures.steps import Scale
+from quietnn.repairs.temperatures.result import Criterion, Trial, Tried, TuningResult
 from quietnn.score import Score, pooled
 
 Point = TypeVar("Point")
-
-ScoreSome = Callable[[Point, Tensor], Score]
-"""Judges a point by the examples at some positions; it may raise `InfeasibleTemperatures`."""
 
 GROWTH = 3
 """How many times as many examples each round sees."""
@@ -33,80 +27,47 @@ MAX_CUTS = 3
 """With more, the first round would see less than one example in 27."""
 
 
-def race(
-    score: ScoreSome[Point],
-    points: Sequence[Point],
-    num_examples: int,
-    *,
-    criterion: Criterion | str = Criterion.LOSS,
-    seed: int = 0,
-) -> TuningResult[Point]:
-    """Drop three points of four after each round, the next of which sees three times as many examples.
+class Race(Tried[Point]):
+    """Three points of four are dropped after each round, the next of which sees three times as many examples.
 
-    Rounds are cut by loss, which tells points apart on ten examples where accuracy ties. 276 points cost 23 passes. The
-    result holds every trial with as many examples as it saw; `criterion` ranks those that saw all.
+    `score(point, positions)` judges a point by the examples at some positions. Rounds are cut by loss, which tells
+    points apart on ten examples where accuracy ties. 276 points cost 23 passes. Trials hold the score on as many
+    examples as they saw; `criterion` ranks those that saw all.
 
-    >>> result = race(lambda x, some: Score(0.0, (x - 3) ** 2, len(some)), range(16), num_examples=90)
+    >>> race = Race(lambda x, some: Score(0.0, (x - 3) ** 2, len(some)), num_examples=90)
+    >>> result = race.on(range(16))
     >>> result.temperatures, sorted(trial.score.num_examples for trial in result.trials)[-4:], result.num_passes
     (3, [30, 30, 30, 90], 3.3333333333333335)
     """
-    if not points:
-        raise InvalidConfig("there is no point to race; give at least one")
-    field = _Field(score, num_examples, seed)
-    field.run(points)
-    return field.result(criterion)
 
-
-def race_coarse_to_fine(
-    score: ScoreSome[Temperatures],
-    scale: Scale,
-    num_examples: int,
-    *,
-    with_beta: bool = True,
-    criterion: Criterion | str = Criterion.LOSS,
-    seed: int = 0,
-) -> TuningResult[Temperatures]:
-    """The squares of `coarse_to_fine`, each of them a race that the best so far and ML run to its end."""
-    field = _Field(score, num_examples, seed)
-
-    def best_with(points: Sequence[Temperatures]) -> Temperatures:
-        field.run(points, pinned=(ML,))  # never dropped, so that the winner is as good on all examples, or better
-        return field.result(criterion).temperatures
-
-    follow_ridge(best_with, scale, with_beta=with_beta)
-    return field.result(criterion)
-
-
-class _Field(Generic[Point]):
-    """Points and what is known of each: its score on the first so many examples."""
-
-    def __init__(self, score: ScoreSome[Point], num_examples: int, seed: int) -> None:
+    def __init__(
+        self,
+        score: Callable[[Point, Tensor], Score],
+        num_examples: int,
+        criterion: Criterion | str = Criterion.ACCURACY,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(score, criterion)
         if num_examples < 1:
             raise InvalidConfig(f"num_examples is {num_examples}; racing needs 1 or more")
-        self._score = score
         self._order = torch.randperm(num_examples, generator=torch.Generator().manual_seed(seed))
-        self._known: dict[Point, Score | None] = {}
 
-    def run(self, points: Sequence[Point], pinned: Collection[Point] = ()) -> None:
-        """Race the points; those pinned and those that survive see all examples."""
-        left = list(dict.fromkeys(points))
+    def _try(self, points: Sequence[Point], pinned: Collection[Point]) -> None:
+        left = list(points)
         for num_examples in rounds(len(left), len(self._order)):
             scores = {point: self._look(point, num_examples) for point in left}
             if num_examples < len(self._order):
                 left = _survivors(scores, pinned)
 
-    def result(self, criterion: Criterion | str) -> TuningResult[Point]:
-        """The best of those that saw all examples, and everyone's last score."""
-        trials = tuple(Trial(point, score) for point, score in self._known.items())
+    def _result(self, trials: Sequence[Trial[Point]]) -> TuningResult[Point]:
         finalists = [trial for trial in trials if trial.score and trial.score.num_examples == len(self._order)]
-        return TuningResult(TuningResult.of(finalists or trials, criterion).best, trials)
+        return TuningResult(super()._result(finalists or trials).best, tuple(trials))
 
     def _look(self, point: Point, num_examples: int) -> Score | None:
         """The point's score on the first examples, of which it looks only at those that are new to it."""
         known = self._known.get(point)
         start = known.num_examples if known else 0
-        if point in self._known and (known is None or start >= num_examples):
-            return known
         try:
             new = self._score(point, self._order[start:num_examples])
         except InfeasibleTemperatures:

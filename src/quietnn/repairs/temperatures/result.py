@@ -1,7 +1,7 @@
 """What a search returns: every point it tried and the best of them."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ from quietnn.errors import InfeasibleTemperatures, QuietnnError, unknown_choice
 from quietnn.score import Score
 
 Point = TypeVar("Point", covariant=True)
-Tried = TypeVar("Tried")
+Candidate = TypeVar("Candidate")
 
 
 class Criterion(StrEnum):
@@ -83,10 +83,34 @@ class TuningResult(Generic[Point]):
         return cls(best, trials)
 
 
-def try_each(score: Callable[[Tried], Score], points: Iterable[Tried]) -> Iterator[Trial[Tried]]:
+def try_each(score: Callable[[Candidate], Score], points: Iterable[Candidate]) -> Iterator[Trial[Candidate]]:
     """One trial per point, with no score where the point is infeasible."""
     for point in points:
         try:
             yield Trial(point, score(point))
         except InfeasibleTemperatures:
             yield Trial(point, None)
+
+
+class Tried(Generic[Candidate]):
+    """The points that a search has tried, each once.
+
+    >>> tried = Tried(lambda x: Score(None, (x - 3) ** 2, num_examples=1))
+    >>> tried.on([1, 2]).temperatures, tried.on([2, 4]).temperatures, len(tried.on([3]).trials)
+    (2, 2, 4)
+    """
+
+    def __init__(self, score: Callable[..., Score], criterion: Criterion | str = Criterion.ACCURACY) -> None:
+        self._score, self._criterion = score, criterion
+        self._known: dict[Candidate, Score | None] = {}
+
+    def on(self, points: Sequence[Candidate], *, pinned: Collection[Candidate] = ()) -> TuningResult[Candidate]:
+        """The result so far, once those of the points that are new have been tried; a race never drops those pinned."""
+        self._try([point for point in dict.fromkeys(points) if point not in self._known], pinned)
+        return self._result([Trial(point, score) for point, score in self._known.items()])
+
+    def _try(self, points: Sequence[Candidate], pinned: Collection[Candidate]) -> None:
+        self._known.update((trial.temperatures, trial.score) for trial in try_each(self._score, points))
+
+    def _result(self, trials: Sequence[Trial[Candidate]]) -> TuningResult[Candidate]:
+        return TuningResult.of(trials, self._criterion)

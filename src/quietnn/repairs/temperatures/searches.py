@@ -2,19 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from quietnn.errors import InfeasibleTemperatures, InvalidConfig
+from quietnn.errors import InfeasibleTemperatures
 from quietnn.repairs.affine import ML, MMSE, Temperatures
 from quietnn.repairs.grouped import GroupedWeights, GroupTemperatures
-from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult, try_each
+from quietnn.repairs.temperatures.result import Criterion, Tried, TuningResult, try_each
 from quietnn.repairs.temperatures.steps import Scale, scales
 from quietnn.score import Score
-
-Point = TypeVar("Point")
 
 _SQUARE = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 _CORNERS = [(i, j) for i, j in _SQUARE if i and j]
@@ -58,21 +55,6 @@ AUTHORS_GRIDS = {
 """The grids of the paper's authors for comparison: `lambda'` and `beta`. They cross the pole at low WNR."""
 
 
-def search_grid(
-    score: Callable[[Point], Score], grid: Sequence[Point], *, criterion: Criterion | str = Criterion.ACCURACY
-) -> TuningResult[Point]:
-    """Score every point of a grid; a point past the pole is recorded as infeasible and cannot win.
-
-    >>> result = search_grid(lambda t: Score(accuracy=1 - abs(t.beta), loss=0.0, num_examples=1),
-    ...                      product_grid([1.0], [-0.5, 0.25]))
-    >>> result.temperatures
-    Temperatures(lambda_prime=1.0, beta=0.25)
-    """
-    if not grid:
-        raise InvalidConfig("the grid is empty; give at least one pair of temperatures")
-    return TuningResult.of(try_each(score, grid), criterion)
-
-
 def even_grid(scale: Scale) -> tuple[Temperatures, ...]:
     """The full grid that `coarse_to_fine` saves most of: even steps in `(theta, shift)`, with ML among them.
 
@@ -86,87 +68,43 @@ def even_grid(scale: Scale) -> tuple[Temperatures, ...]:
     return tuple(dict.fromkeys([ML, *(scale.temperatures(theta, shift) for theta in thetas for shift in shifts)]))
 
 
-class _Tried:
-    """The points that a search has tried, each once, and the best of them."""
-
-    def __init__(self, score: Callable[[Temperatures], Score], criterion: Criterion | str) -> None:
-        self._score = score
-        self._criterion = criterion
-        self._trials: dict[Temperatures, Trial[Temperatures]] = {}
-
-    def best_with(self, points: Sequence[Temperatures]) -> Temperatures:
-        """The best of all points so far, once those that are new have been tried."""
-        new = [point for point in dict.fromkeys(points) if point not in self._trials]
-        self._trials.update((trial.temperatures, trial) for trial in try_each(self._score, new))
-        return self.result().temperatures
-
-    def result(self) -> TuningResult[Temperatures]:
-        return TuningResult.of(self._trials.values(), self._criterion)
-
-
-def coarse_to_fine(
-    score: Callable[[Temperatures], Score],
-    scale: Scale,
-    *,
-    with_beta: bool = True,
-    criterion: Criterion | str = Criterion.ACCURACY,
-) -> TuningResult[Temperatures]:
-    """ML, MMSE and the points around ML, then half steps around the best point, then quarter steps: 22 at most."""
-    tried = _Tried(score, criterion)
-    follow_ridge(tried.best_with, scale, with_beta=with_beta)
-    return tried.result()
-
-
-def follow_ridge(
-    best_with: Callable[[Sequence[Temperatures]], Temperatures], scale: Scale, *, with_beta: bool = True
-) -> None:
-    """Three small squares of points, each around the best so far; the last is tried at its corners only.
+def coarse_to_fine(tried: Tried[Temperatures], scale: Scale, *, with_beta: bool = True) -> TuningResult[Temperatures]:
+    """ML, MMSE and the points around ML, then half steps around the best point, then quarter steps: 22 at most.
 
     Good points lie on a ridge, not in a box: a larger multiplier goes with a shift that keeps the mean of what the
-    next layer sees. Small squares follow the ridge; a wide and coarse grid steps over it. `best_with` takes points that
-    are new and returns the best of all it has been given.
+    next layer sees. Small squares follow the ridge, the last at its corners only; a wide and coarse grid steps over it.
     """
     if scale.noise_variance == 0:
-        best_with([ML])
-        return
-    seen: dict[Temperatures, None] = {}
+        return tried.on([ML])
     points, centre = [ML, MMSE], ML
     for size, directions in ((1.0, _SQUARE), (0.5, _SQUARE), (0.25, _CORNERS)):
         theta, shift = scale.theta(centre), scale.shift(centre)
         shift_step = SHIFT_STEP * size if with_beta else 0.0
         points += [scale.temperatures(theta + i * THETA_STEP * size, shift + j * shift_step) for i, j in directions]
-        new = [point for point in dict.fromkeys(points) if point not in seen]
-        seen.update(dict.fromkeys(new))
-        centre, points = best_with(new), []
+        found = tried.on(points, pinned=(ML,))  # so that the winner is as good as ML on all examples, or better
+        centre, points = found.temperatures, []
+    return found
 
 
 def search_natural(
-    score: Callable[[Temperatures], Score],
-    scale: Scale,
-    unit: float,
-    *,
-    with_beta: bool = True,
-    criterion: Criterion | str = Criterion.ACCURACY,
+    tried: Tried[Temperatures], scale: Scale, unit: float, *, with_beta: bool = True
 ) -> TuningResult[Temperatures]:
     """ML, MMSE and multipliers between them, then squares of points that follow the best one and shrink around it.
 
     A square whose best point lies on its border is moved there at the same size; one whose best point is its centre has
-    the optimum between its points, and the steps are halved. Each point is scored once. `unit` is that of the
-    shift, see `natural_unit`.
+    the optimum between its points, and the steps are halved. `unit` is that of the shift, see `natural_unit`.
     """
-    tried = _Tried(score, criterion)
-    best = tried.best_with([ML, MMSE, *_between(scale)])
+    found = tried.on([ML, MMSE, *_between(scale)])
     for halving in range(NUM_HALVINGS + 1 if scale.noise_variance and scale.statistics.variance else 0):
         theta_factor = math.exp(LOG_THETA_STEP * 0.5**halving)
         shift_step = unit * 0.5**halving if with_beta else 0.0
         for _ in range(MAX_MOVES):
-            centre, theta, shift = best, scale.theta(best), scale.shift(best)
-            best = tried.best_with(
-                [scale.temperatures(theta * theta_factor**i, shift + j * shift_step) for i, j in _SQUARE]
-            )
-            if best == centre:
+            centre = found.temperatures
+            theta, shift = scale.theta(centre), scale.shift(centre)
+            found = tried.on([scale.temperatures(theta * theta_factor**i, shift + j * shift_step) for i, j in _SQUARE])
+            if found.temperatures == centre:
                 break
-    return tried.result()
+    return found
 
 
 def _between(scale: Scale) -> list[Temperatures]:

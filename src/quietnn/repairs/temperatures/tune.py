@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from quietnn.errors import check_is, unknown_choice
+from quietnn.errors import InvalidConfig, check_is, unknown_choice
 from quietnn.evidence import Evidence, labelled
 from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance, noise_by_group
@@ -16,14 +16,13 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.grouped import GroupedWeights, denoised, grouped
 from quietnn.repairs.temperatures.gradient import LAYERWISE, GradientSettings, tune_by_gradient
 from quietnn.repairs.temperatures.judge import Judge
-from quietnn.repairs.temperatures.racing import race, race_coarse_to_fine
-from quietnn.repairs.temperatures.result import Criterion, Trial, TuningResult
+from quietnn.repairs.temperatures.racing import Race
+from quietnn.repairs.temperatures.result import Criterion, Trial, Tried, TuningResult
 from quietnn.repairs.temperatures.searches import (
     AUTHORS_GRIDS,
     coarse_to_fine,
     even_grid,
     product_grid,
-    search_grid,
     search_layerwise,
     search_natural,
 )
@@ -150,18 +149,16 @@ def searched(
             points = even_grid(scale)
         elif points is None and kind in AUTHORS_GRIDS:
             points = product_grid(*AUTHORS_GRIDS[kind])
-        if points is not None and not with_beta:
-            points = [point for point in points if point.beta == 0]
-        if kind == "racing":
-            num_examples = judge.subset.num_examples
-            if points is not None:
-                return race(score, points, num_examples, criterion=criterion, seed=seed)
-            return race_coarse_to_fine(score, scale, num_examples, with_beta=with_beta, criterion=criterion, seed=seed)
+        is_race = kind == "racing"
+        tried = Race(score, judge.subset.num_examples, criterion, seed=seed) if is_race else Tried(score, criterion)
         if points is not None:
-            return search_grid(score, points, criterion=criterion)
+            points = [point for point in points if with_beta or point.beta == 0]
+            if not points:
+                raise InvalidConfig("the grid is empty; give at least one pair of temperatures")
+            return tried.on(points)
         if kind == NATURAL:
-            return search_natural(score, scale, natural_unit(whole), with_beta=with_beta, criterion=criterion)
-        return coarse_to_fine(score, scale, with_beta=with_beta, criterion=criterion)
+            return search_natural(tried, scale, natural_unit(whole), with_beta=with_beta)
+        return coarse_to_fine(tried, scale, with_beta=with_beta)
 
     return observation.remember(("searched", evidence, search, with_beta, seed), make)
 
