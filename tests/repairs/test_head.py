@@ -10,7 +10,7 @@ from quietnn.observation import Observation
 from quietnn.repairs.batchnorm.parameter_noise import ParameterNoise
 from quietnn.repairs.head import centre_head, recentre
 from quietnn.watching.samples import HeadSample
-from quietnn.watching.survey import Feeder
+from quietnn.watching.survey import Run
 
 INPUTS = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
 CLEAN = ParameterNoise()
@@ -25,7 +25,9 @@ def head(bias: list[float]) -> nn.Linear:
 
 
 def sample(layer: nn.Linear) -> HeadSample:
-    return HeadSample(layer(INPUTS).detach(), Feeder("head", layer, 0), INPUTS)
+    run = Run()
+    with torch.no_grad():
+        return HeadSample(run, run.through(layer, INPUTS))
 
 
 @pytest.mark.parametrize(("variance", "taken"), [(0.0, 0.0), (1.0, 0.5), (2.0, 1.0), (8.0, 1.0)])

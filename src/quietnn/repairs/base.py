@@ -118,13 +118,6 @@ class Repair:
     needs = property(attrgetter("method.needs"), doc="One of `quietnn.methods.NEEDS`.")
     cost = property(attrgetter("method.cost"), doc="About how many passes it takes.")
 
-    def is_served_by(self, evidence: Evidence) -> bool:
-        """Whether there is all that the method needs; that shares of classes are known is the caller's to say."""
-        if self.by_score and evidence.score is not None:
-            return True
-        has = "labels" if evidence.has_labels else "shares" if evidence.has_inputs else "nothing"
-        return NEEDS.index(self.needs) <= NEEDS.index(has)
-
     def __call__(
         self, observation: Observation[Any, Any], evidence: Evidence, *, seed: int = 0, settings: Any = None
     ) -> Repaired:
@@ -133,7 +126,10 @@ class Repair:
         Raises:
             InvalidConfig: if the evidence is not enough, or the settings are those of another method.
         """
-        if not self.is_served_by(evidence):
+        # That shares of classes are known is the caller's to say.
+        has = "labels" if evidence.has_labels else "shares" if evidence.has_inputs else "nothing"
+        is_served = NEEDS.index(self.needs) <= NEEDS.index(has) or (self.by_score and evidence.score is not None)
+        if not is_served:
             call = "inputs, labels" if self.needs == "labels" else "inputs"
             raise InvalidConfig(
                 f"{self.name} needs {'inputs with labels' if self.needs == 'labels' else 'inputs'}, and there are "

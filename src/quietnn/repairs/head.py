@@ -83,7 +83,7 @@ def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
                 raise InvalidWeights(
                     "the outputs are not finite; the noise has blown up the network, repair its weights first"
                 )
-            yield HeadSample.of(run, outputs)
+            yield HeadSample(run, outputs)
 
 
 def _noise(layers: GroupedWeights, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:

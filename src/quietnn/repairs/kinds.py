@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from quietnn.watching.survey import CONVOLUTIONS, BatchNorm
+from quietnn.watching.survey import CONVOLUTIONS, BatchNorm, has_statistics
 from quietnn.weights import NORMALISATION_TYPES, is_normalisation
 
 
@@ -29,9 +29,7 @@ def stores_no_statistics(model: Any) -> bool:
 
 def has_stored_statistics(model: Any) -> bool:
     """Whether there is a BatchNorm with running statistics to calibrate."""
-    return is_network(model) and any(
-        isinstance(layer, BatchNorm) and layer.running_mean is not None for layer in model.modules()
-    )
+    return is_network(model) and any(has_statistics(layer) for layer in model.modules())
 
 
 def has_kernels(model: Any) -> bool:

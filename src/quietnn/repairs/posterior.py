@@ -31,7 +31,8 @@ _NUM_FOLDS = 2
 _PARTS_OF_A_FOLD = 5
 
 _STANDARD_ERRORS = 2.0
-"""By how many standard errors a start has to be better than a fit to half of the examples."""
+"""By how many standard errors a start has to be better than the fits that are judged: these have seen half of the
+examples and taken half of the steps, the one that is used sees all of them."""
 
 
 @torch.inference_mode(False)
@@ -93,7 +94,8 @@ def posterior(
 
     short = replace(settings, num_steps=settings.num_guard_steps)
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
-    final = fit(torch.arange(num_examples), settings) if guard.is_worth_it("posterior", best) else None
+    is_worse = guard.is_clearly_better(best, "posterior", standard_errors=_STANDARD_ERRORS)
+    final = None if is_worse else fit(torch.arange(num_examples), settings)
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else start.network, {})
         return _result(kept, best, guard.mean_losses, None, scratch.num_passes)
@@ -156,18 +158,10 @@ class Guard:
         """The one with the smallest mean loss."""
         return min(names, key=self.mean_losses.__getitem__)
 
-    def is_clearly_better(self, name: str, other: str) -> bool:
-        """Whether one has the smaller loss, by more than a standard error."""
-        return is_clearly_better(self._losses[name], self._losses[other], self._parts)
-
-    def is_worth_it(self, fit: str, start: str) -> bool:
-        """Whether a fit is to be used in place of a start.
-
-        The fits that are judged have seen half of the examples and taken half of the steps; the one that is used sees
-        all of them. So a draw goes to the fit: a start has to be better by more than two standard errors.
-        """
-        losses = self._losses[start], self._losses[fit]
-        return not is_clearly_better(*losses, self._parts, standard_errors=_STANDARD_ERRORS)
+    def is_clearly_better(self, name: str, other: str, *, standard_errors: float = 1.0) -> bool:
+        """Whether one has the smaller loss, by more than so many standard errors."""
+        losses = self._losses[name], self._losses[other]
+        return is_clearly_better(*losses, self._parts, standard_errors=standard_errors)
 
 
 def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:

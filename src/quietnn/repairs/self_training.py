@@ -21,12 +21,12 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, prepare, starts_of
+from quietnn.repairs.fitting.starts import Start, as_start, prepare, starts_of
 from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
-from quietnn.targets import noisy_weights, with_weights
+from quietnn.targets import with_weights
 from quietnn.watching.batch_moments import wide
 
 
@@ -88,7 +88,7 @@ def _start(
     observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch, *, are_balanced: bool
 ) -> tuple[str, Start]:
     """The most elaborate of the networks that need no labels, and its name."""
-    model, received = observation.model, observation.weights
+    model = observation.model
     if scratch.follows:
         *_, last = starts_of(observation, evidence, scratch)
         return last
@@ -99,8 +99,8 @@ def _start(
             with suppress(InvalidConfig):  # no head to centre
                 if are_balanced:
                     centre_head(observation, branches, evidence)
-            return "branches", Start(branches, noisy_weights(branches, noisy=tuple(received)))
-    return "received", Start(model, received)
+            return "branches", as_start(branches, observation)
+    return "received", Start(model, observation.weights)
 
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:

@@ -62,7 +62,7 @@ def eagerly(model: nn.Module) -> Iterator[None]:
     ends, and is left alone where nothing is compiled.
     """
     global _num_uses
-    if not _is_compiled(model) or not hasattr(torch.compiler, "set_stance"):
+    if not _is_compiled(model):
         yield
         return
     with _LOCK:

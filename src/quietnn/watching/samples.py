@@ -1,6 +1,6 @@
 """What some inputs show where they arrive: from one batch, computed when it is asked for, or from many."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property, reduce
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.watching.batch_moments import EntryMoments, ImageMoments, InputSum
 from quietnn.watching.makers import STATISTICS
 from quietnn.watching.moments import ChannelMoments, PatchMoments, concentration
-from quietnn.watching.survey import BatchNorm, Feeder, Run
+from quietnn.watching.survey import BatchNorm, Run
 
 
 class Arrival:
@@ -19,15 +19,10 @@ class Arrival:
     `called` are the layers with parameters of their own that have been called so far, in order.
     """
 
-    def __init__(
-        self,
-        activations: Tensor,
-        feeder: Feeder | None = None,
-        inputs: Tensor | None = None,
-        called: Sequence[nn.Module] = (),
-    ) -> None:
-        self.feeder, self.called = feeder, called
-        self._activations, self._inputs = activations, inputs
+    def __init__(self, run: Run, activations: Tensor) -> None:
+        self.feeder, self._inputs = run.feeder(activations)
+        self.called = run.called
+        self._activations = activations
 
     @cached_property
     def patches(self) -> PatchMoments:
@@ -52,21 +47,14 @@ class Visit(Arrival):
     in front is given, and the first images. They give what all images at once would give, up to rounding.
 
     >>> import torch
-    >>> first, *others = [Visit("0", nn.BatchNorm1d(1), part) for part in torch.tensor([[[2.0]], [[1.0]], [[3.0]]])]
-    >>> first.over(others).channels.mean.item()
+    >>> first, *others = torch.tensor([[[2.0]], [[1.0]], [[3.0]]])
+    >>> visit = lambda images: Visit(Run(), "0", nn.BatchNorm1d(1), images)
+    >>> visit(first).over(map(visit, others)).channels.mean.item()
     2.0
     """
 
-    def __init__(
-        self,
-        name: str,
-        module: BatchNorm,
-        activations: Tensor,
-        feeder: Feeder | None = None,
-        inputs: Tensor | None = None,
-        called: Sequence[nn.Module] = (),
-    ) -> None:
-        super().__init__(activations, feeder, inputs, called)
+    def __init__(self, run: Run, name: str, module: BatchNorm, activations: Tensor) -> None:
+        super().__init__(run, activations)
         self.name, self.epsilon = name, module.eps
         self.mean, self.variance = (module.get_buffer(statistic).clone() for statistic in STATISTICS)
 
@@ -113,21 +101,18 @@ class Visit(Arrival):
 
 
 class HeadSample(Arrival):
-    """What comes out of a network, (examples, classes)."""
+    """What a network has returned, or the `logits` where it has some, (examples, classes)."""
 
-    @classmethod
-    def of(cls, run: Run, output: object) -> "HeadSample":
-        """What the model has returned, or the `logits` where it has some."""
-        logits = logits_of(output)
-        return cls(logits, *run.feeder(logits), run.called)
+    def __init__(self, run: Run, output: object) -> None:
+        super().__init__(run, logits_of(output))
 
     @classmethod
     def merged(cls, parts: Iterable["HeadSample"]) -> "HeadSample":
         """One sample from those of batches; the last as it is, if no linear layer makes one output for each class.
 
         >>> import torch
-        >>> feeder, inputs = Feeder("head", nn.Linear(3, 2), 0), torch.rand(5, 3)
-        >>> parts = [HeadSample(feeder.layer(part), feeder, part) for part in inputs.split(2)]
+        >>> layer, run = nn.Linear(3, 2), Run()
+        >>> parts = [HeadSample(run, run.through(layer, part)) for part in torch.rand(5, 3).split(2)]
         >>> HeadSample.merged(iter(parts)).outputs.count
         5
         """

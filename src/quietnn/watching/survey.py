@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -114,7 +114,7 @@ def survey(model: nn.Module, inputs: Inputs) -> Survey:
     return Survey(places, tuple(name for name in places if num_calls[name] > 1), frozenset(feeders))
 
 
-def has_statistics(module: nn.Module) -> bool:
+def has_statistics(module: nn.Module) -> TypeGuard[BatchNorm]:
     """Whether it is a BatchNorm that keeps running statistics."""
     return isinstance(module, BatchNorm) and module.running_mean is not None and module.running_var is not None
 

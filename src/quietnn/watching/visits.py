@@ -78,12 +78,12 @@ def _at_once(model: nn.Module, inputs: Inputs, found: Survey, choose: _Choose, f
     def at_norm(run: Run, name: str, module: BatchNorm, activations: Tensor) -> None:
         if module not in done:
             done.add(module)
-            choose(module, Visit(name, module, activations, *run.feeder(activations), run.called))
+            choose(module, Visit(run, name, module, activations))
 
     run = Run(at_norm)
     output = run.through(model, inputs)
     if finish is not None:
-        finish(HeadSample.of(run, output))
+        finish(HeadSample(run, output))
     return 1.0
 
 
@@ -121,7 +121,7 @@ class _InBatches:
 
         def at_norm(run: Run, name: str, module: BatchNorm, activations: Tensor) -> None:
             if module is target:
-                raise _Stop(Visit(name, module, activations, *run.feeder(activations), run.called))
+                raise _Stop(Visit(run, name, module, activations))
 
         try:
             Run(at_norm).through(self._model, inputs)
@@ -132,7 +132,7 @@ class _InBatches:
     def _to_the_end(self, inputs: Inputs) -> HeadSample:
         self._num_run += num_inputs(inputs)
         run = Run()
-        return HeadSample.of(run, run.through(self._model, inputs))
+        return HeadSample(run, run.through(self._model, inputs))
 
 
 class _Stop(BaseException):

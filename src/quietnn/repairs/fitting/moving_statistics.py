@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from quietnn.repairs.fitting.moving_norm import Anchor, ExampleMoments, blend
 from quietnn.watching.makers import Makers
-from quietnn.watching.survey import CONVOLUTIONS, BatchNorm, given
+from quietnn.watching.survey import CONVOLUTIONS, BatchNorm, given, has_statistics
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
@@ -50,11 +50,7 @@ class Blending:
 
     def __init__(self, network: nn.Module, run: Callable[[], object]) -> None:
         self._network = network
-        self._layers = {
-            name: layer
-            for name, layer in network.named_modules()
-            if isinstance(layer, BatchNorm) and layer.running_mean is not None
-        }
+        self._layers = {name: layer for name, layer in network.named_modules() if has_statistics(layer)}
         self._anchors: Mapping[str, Anchor] = {}
         self._seen: dict[str, list[ExampleMoments]] = {}
         self._watch: Callable[[str, Tensor], object] | None = None

@@ -34,13 +34,13 @@ class Start:
     is_anchor: bool = False  # whether its BatchNorm statistics were fitted to its weights, to be carried along
 
 
-def as_start(network: nn.Module, observation: Observation[Any, Any], *, is_anchor: bool) -> Start:
+def as_start(network: nn.Module, observation: Observation[Any, Any], *, is_anchor: bool = False) -> Start:
     return Start(network, noisy_weights(network, noisy=tuple(observation.weights)), is_anchor)
 
 
 def start_at(weights: Weights, observation: Observation[Any, Any], scratch: Scratch) -> Start:
     """The network at some weights, with BatchNorm statistics between those stored and those of the examples."""
-    return as_start(scratch.finish(observation.model, weights), observation, is_anchor=False)
+    return as_start(scratch.finish(observation.model, weights), observation)
 
 
 def starts_of(observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch) -> Iterator[tuple[str, Start]]:
