@@ -1,11 +1,7 @@
 """The paper's denoisers: one affine map per group, four names for it; and one per weight, where the noise differs.
 
-With `z_i ~ N(0, v_i)` the derivation of the family (eqs. 10, 13) goes through for each weight by itself, with the
-temperatures of its group (docs/channels.md). In the centred form
-
-    theta_i = sigma_w^2 / (sigma_w^2 + (1 - lambda') v_i)        rho_i = (1 - theta_i) mu_w + theta_i v_i beta
-
-and the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight.
+The derivation of the family (eqs. 10, 13) goes through for each weight by itself ("Noise that differs",
+docs/channels.md); the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight.
 """
 
 from collections.abc import Callable, Mapping

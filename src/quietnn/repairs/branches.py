@@ -6,16 +6,15 @@ normalisation MMSE would silence the outputs and gain nothing: these layers are 
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import nn
 
 from quietnn.batches import call
 from quietnn.errors import InvalidConfig
-from quietnn.evidence import Evidence, some_inputs
+from quietnn.evidence import some_inputs
 from quietnn.noise import NoiseVariance
-from quietnn.observation import Observation, observe
+from quietnn.observation import observe
 from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.grouped import GroupedWeights, grouped
@@ -62,15 +61,6 @@ def denoise_branches(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "denoise_branches")
-    result = _denoised(observation, evidence)
-    if not balanced_classes:
-        return Repaired(result, "branches")
-    centre_head(observation, result, evidence)
-    return Repaired(result, "branches_balanced", 1.0)
-
-
-def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> nn.Module:
-    """A copy of the network with its branches by MMSE."""
     model, inputs = observation.model, evidence.first(2)
     result = with_weights(model, {})
     with undisturbed(result):
@@ -84,7 +74,10 @@ def _denoised(observation: Observation[Any, Any], evidence: Evidence) -> nn.Modu
     layers = grouped(observation, "layerwise")
     if layers.noise_variance > 0:
         with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
-    return result
+    if not balanced_classes:
+        return Repaired(result, "branches")
+    centre_head(observation, result, evidence)
+    return Repaired(result, "branches_balanced", 1.0)
 
 
 def behind_last_normalisation(

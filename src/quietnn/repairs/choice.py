@@ -39,7 +39,10 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None) -> 
     best = min(means, key=lambda name: means[name])
     if not math.isfinite(means[best]):
         return BASELINE
-    by_chance = _error(baseline.losses - left[best])
+    differences = baseline.losses - left[best]
+    by_chance = float(differences.std()) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
+    if not math.isfinite(by_chance):  # it cannot be told
+        by_chance = 0.0
     return BASELINE if means[BASELINE] <= means[best] + by_chance else best
 
 
@@ -71,10 +74,6 @@ def accuracy_of_choice(verdicts: Mapping[str, Verdict], halves: Sequence[Tensor]
 def at_least(accuracy: float, num_examples: int) -> float:
     """The 97.5 % lower limit of a proportion: the lower end of Wilson's 95 % interval (1927).
 
-    With `p` the share of `n` examples that is right and `z = 1.96`,
-
-        (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-
     There is no upper limit beside it: the examples judge networks made from half of them, and how much more one made
     from all of them can do is not told by these.
 
@@ -85,9 +84,3 @@ def at_least(accuracy: float, num_examples: int) -> float:
     centre = shrink * (accuracy + _Z**2 / (2 * num_examples))
     width = shrink * _Z * math.sqrt(accuracy * (1 - accuracy) / num_examples + (_Z / (2 * num_examples)) ** 2)
     return max(centre - width, 0.0)
-
-
-def _error(differences: Tensor) -> float:
-    """The standard error of a mean of differences; none where it cannot be told."""
-    error = float(differences.std()) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-    return error if math.isfinite(error) else 0.0

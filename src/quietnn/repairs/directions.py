@@ -1,14 +1,9 @@
 """MMSE along the directions that inputs take: for linear layers of networks that normalise each input, without labels.
 
-A layer got `R = W + Z`, `d` rows of white noise `Z`. Turn its inputs by the eigenvectors `U` of their second moments
-`E[x x^T]`: the noise on `R U` is as white as before, and an error in column `k` costs the outputs `lambda_k` times its
-square, each column for itself. What training wrote along different directions differs in power, so each column has a
-factor of its own, by James and Stein (1961)
+Turned by the eigenvectors `u_k` of `E[x x^T]`, its inputs' second moments, the `d` rows `R` of a layer have a factor
+for each column by James and Stein (1961), where MMSE has one for all (docs/language-models.md):
 
     1 - (d - 2) sigma_z^2 / |R u_k|^2        or zero if that is negative
-
-For three rows or more its expected error is below that of the column as received, whatever the clean column is. MMSE of
-the layer has one factor for all columns.
 """
 
 from contextlib import ExitStack

@@ -49,12 +49,7 @@ def normalises_each_input(layer: nn.Module, normalisation: tuple[type[nn.Module]
 
 
 def normalises_inputs(model: Any, normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES) -> bool:
-    """Whether layers normalise each input, and none by stored statistics.
-
-    MMSE multiplies what every layer makes by `theta < 1`. A LayerNorm takes the factor out again, layer by layer, and
-    what is left of MMSE is that noisy branches count less. A BatchNorm with stored statistics passes the factor on, and
-    it compounds with depth.
-    """
+    """Whether layers normalise each input, and none by stored statistics, under which MMSE's factors compound."""
     return stores_no_statistics(model) and any(normalises_each_input(one, normalisation) for one in model.modules())
 
 

@@ -1,13 +1,9 @@
 """The priors of groups and of their tensors, as far as a receiver that knows the noise can tell them.
 
 Where noise differs between the tensors of a group, each has a prior of its own, as far as it can be told from that of
-the others: noise that follows the scale of each tensor would make one prior for all misleading (docs/channels.md). Mean
-and variance of a tensor's clean weights are told with the errors (the inverse of Fisher's information)
-
-    e_mu = 1 / sum_i 1 / (sigma_w^2 + v_i)        e_s = 2 / sum_i 1 / (sigma_w^2 + v_i)^2
-
-and go towards the centre of the group by as much as they are uncertain, `x_t' = centre + tau^2 / (tau^2 + e_t) (x_t -
-centre)`, where `tau^2` is what the tensors differ by beyond their errors (`quietnn.random_effects`).
+the others ("Noise that differs", docs/channels.md). Mean and variance of a tensor's clean weights are told with errors,
+the inverse of Fisher's information, and go towards the centre of the group by as much as they are uncertain
+(`quietnn.random_effects`).
 """
 
 import math

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quietnn.errors import InvalidWeights
 from quietnn.noise import mean_of
 from quietnn.repairs.batchnorm.parameter_noise import CLEAN, ParameterNoise, carried
-from quietnn.repairs.batchnorm.weighing import Gap, Prediction, posterior, re_estimated
+from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
 from quietnn.repairs.head import recentre
 from quietnn.repairs.rounding import is_on_a_grid
 from quietnn.watching.samples import Arrival, HeadSample, Visit
@@ -94,7 +94,7 @@ class NoiseAware:
         if feeder and upstream == 0 and not result.gap.is_believable and self._is_noise is None:
             self._is_noise = not self._is_rounded(feeder, prediction, visit)
         if self._is_noise is False:
-            result = re_estimated(sample)
+            result = Posterior(sample.mean, sample.variance, 1.0, 1.0, 1.0, Gap())
         own_share = self._own_share(prediction, visit)
         if feeder:
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))

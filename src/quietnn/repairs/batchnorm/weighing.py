@@ -59,11 +59,6 @@ class Posterior:
     gap: Gap  # to carry to later layers
 
 
-def re_estimated(sample: ChannelMoments) -> Posterior:
-    """The sample's own statistics, for a layer of which nothing can be predicted."""
-    return Posterior(sample.mean, sample.variance, 1.0, 1.0, 1.0, Gap())
-
-
 def posterior(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *, epsilon: float) -> Posterior:
     """Weigh prediction against sample, each by its precision.
 

@@ -105,7 +105,8 @@ class Scratch:
         """The mean loss at these weights, and its gradient in each of them."""
         self._write(weights)
         total = 0.0
-        with self._following():  # on the way back, too: checkpointed activations are computed again there
+        # On the way back, too: checkpointed activations are computed again there.
+        with eagerly(self._network), self._blending or nullcontext():
             for part in torch.split(positions, self._batch_size):
                 share = len(part) / len(positions)
                 loss = _scalar(self._loss(self._network, part, generator))
@@ -126,7 +127,7 @@ class Scratch:
     def judge(self, weights: Weights, positions: Tensor) -> float:
         """The mean loss at these weights; infinite where it is not a number."""
         self._write(weights)
-        with self._following():
+        with eagerly(self._network), self._blending or nullcontext():
             return self._judge(self._network, positions)
 
     def judge_parts(self, network: nn.Module, parts: Sequence[Tensor]) -> Tensor:
@@ -163,11 +164,6 @@ class Scratch:
             for part in torch.split(positions, self._batch_size)
         )
         return math.inf if math.isnan(value) else value
-
-    @contextmanager
-    def _following(self) -> Iterator[None]:
-        with eagerly(self._network), self._blending or nullcontext():
-            yield
 
     def _count(self, num_passes: float) -> None:
         self.num_passes += num_passes

@@ -9,10 +9,8 @@ themselves to the noise therefore move in
 with the shift measured in noise standard deviations, and translate: `lambda' = 1 + eta (1 - 1/theta)`,
 `beta = shift / sigma_z`.
 
-*Natural units* are steps of the shift that any network feels about equally, whatever its fan-in. One shift `s sigma_z`
-on all `n` inputs of a unit moves its output by `s sigma_z n mean(x)`; the noise moves it by `sigma_z sqrt(n) rms(x)`.
-The two compare at `s = 1 / sqrt(n)`. A step that suits 9 inputs is 22 times too long for 4,608 of them, and a search
-with that step finds "no shift" where a short one is best.
+*Natural units*, `1 / sqrt(n)` for `n` inputs of a unit, are steps of the shift that any network feels about equally
+(docs/noisy-inference.md). A step that suits 9 inputs is 22 times too long for 4,608 of them.
 """
 
 import math
