@@ -93,8 +93,8 @@ def train_task(
     elif family == "cifar10":
         start = _fresh(member, recipe.seed) if grow_from is None else grown(member, grow_from, data_dir, recipe.seed)
         model, prepare, origin = start
-        data = load_cifar10(data_dir, "train")
-        weights = train_classifier(model, data.images, data.labels, recipe=recipe, prepare=prepare, run=run)
+        images, labels = load_cifar10(data_dir, "train")
+        weights = train_classifier(model, images, labels, recipe=recipe, prepare=prepare, run=run)
         write_weights(target, weights, metadata={**described, **origin})
     else:
         write_weights(target, train_digits(run, recipe=recipe), metadata=described)
@@ -135,7 +135,7 @@ def _train_sst2(encoder: str, data_dir: Path, recipe: EncoderRecipe, run: Run, t
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # the new head's first weights
         model = load_classifier(source, new_head=True)
-    finetune_encoder(model, tokenise(load_sst2(data_dir, "train"), source), recipe=recipe, run=run)
+    finetune_encoder(model, tokenise(*load_sst2(data_dir, "train"), source), recipe=recipe, run=run)
     with replacing_folder(target) as partial:
         model.save_pretrained(partial)  # type: ignore[operator]
         load_tokenizer(source, "SST-2").save_pretrained(partial)
