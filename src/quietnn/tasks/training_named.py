@@ -13,7 +13,7 @@ from quietnn.files import replacing_folder
 from quietnn.tasks.cifar10 import load_cifar10
 from quietnn.tasks.cifar10_task import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation, weights_path
 from quietnn.tasks.digits import RECIPE, train_digits
-from quietnn.tasks.fit import Progress, Run, forget_states, ignore_progress
+from quietnn.tasks.fit import Progress, Run, forget_states
 from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.resnet import ResNet
@@ -68,7 +68,7 @@ def train_task(
     run_dir: Path | None = None,
     resume: bool = True,
     overwrite: bool = False,
-    on_progress: Callable[[Progress], None] = ignore_progress,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Path:
     """Train `digits`, `cifar10/<network>` or `sst2/<encoder>` and write the weights; called again, it resumes.
 
