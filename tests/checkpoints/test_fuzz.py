@@ -124,7 +124,7 @@ def use_history(path: Path, out: Path) -> None:
     source = path.with_name("in.safetensors")
     text = path.read_bytes().decode(errors="replace")
     source.write_bytes(save({"a.weight": torch.linspace(-1, 1, 24).view(4, 6)}, metadata={"quietnn": text}))
-    json.dumps(inspect_checkpoint(source, streaming=ONE).history, allow_nan=False)
+    json.dumps(inspect_checkpoint(source, streaming=ONE).checkpoint.history, allow_nan=False)
     denoise_checkpoint(source, out, recorded=True, overwrite=True, streaming=ONE)
 
 

@@ -41,13 +41,13 @@ TOLD = {**SENT, "noise_variance_by_tensor": {"conv.bias": 0.1}, "gain_by_tensor"
 def test_histories_of_strangers(tmp_path: Path, text: str, steps: list[object]) -> None:
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     save_file({"a.weight": torch.randn(3, 3)}, source, metadata={"quietnn": text})
-    assert inspect_checkpoint(source).history == steps
+    assert inspect_checkpoint(source).checkpoint.history == steps
     for options in (["--json"], []):
         run = CliRunner().invoke(app, ["inspect", str(source), *options])
         assert run.exit_code == 0, run.exception
     denoise_checkpoint(source, out, noise_variance=0.1)
-    assert inspect_checkpoint(out).history[:-1] == steps
-    json.dumps(inspect_checkpoint(out).history, allow_nan=False)
+    assert inspect_checkpoint(out).checkpoint.history[:-1] == steps
+    json.dumps(inspect_checkpoint(out).checkpoint.history, allow_nan=False)
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"note": "kept"}, {"format": "pt"}], ids=str)
@@ -154,7 +154,7 @@ def test_the_history_tells_what_was_done(checkpoint: Path, tmp_path: Path) -> No
     out = tmp_path / "better.safetensors"
     options = {"noise_variance": 0.1, "method": "mmse_pb", "lambda_prime": 0.5, "beta": 0.1, "groups": "layerwise"}
     denoise_checkpoint(checkpoint, out, noisy=["conv.*"], **options)  # type: ignore[arg-type]
-    told = inspect_checkpoint(out).history[-1]
+    told = inspect_checkpoint(out).checkpoint.history[-1]
     assert options.items() <= told.items()
     assert told["tensors"] == ["conv.bias", "conv.weight"]
 

@@ -61,7 +61,7 @@ def test_only_what_changed_is_written(network: nn.Sequential, noisy: Path, tmp_p
     found, before = load_file(out), load_file(noisy)
     assert all(torch.equal(found[name], tensor) for name, tensor in network.state_dict().items())
     assert all(torch.equal(found[name], before[name]) for name in found if name not in changed)
-    told = inspect_checkpoint(out).history[-1]
+    told = inspect_checkpoint(out).checkpoint.history[-1]
     assert (told["verb"], told["method"], told["passes"], set(told["tensors"])) == (
         "repair",
         "by hand",

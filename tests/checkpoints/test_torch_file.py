@@ -42,7 +42,7 @@ def test_equal_to_the_library(tmp_path: Path, dtype: torch.dtype, groups: str) -
     assert list(found) == list(expected)
     assert all(found[name].equal(tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items())
     model.load_state_dict(found)
-    assert [step["verb"] for step in inspect_checkpoint(out).history] == ["transmit", "denoise"]
+    assert [step["verb"] for step in inspect_checkpoint(out).checkpoint.history] == ["transmit", "denoise"]
 
 
 def test_a_training_checkpoint_keeps_the_rest(tmp_path: Path) -> None:

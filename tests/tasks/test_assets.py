@@ -53,8 +53,8 @@ def test_cifar10_has_equal_classes() -> None:
         splits = [load_cifar10(resolve_data_dir(), split, site=None) for split in ("train", "test")]
     except MissingData as error:
         pytest.skip(str(error))
-    for data, num_each in zip(splits, (5000, 1000), strict=True):
-        assert data.labels.bincount().tolist() == [num_each] * 10
+    for (_, labels), num_each in zip(splits, (5000, 1000), strict=True):
+        assert labels.bincount().tolist() == [num_each] * 10
 
 
 def test_minilm_fine_tuned_on_sst2() -> None:

@@ -30,14 +30,14 @@ def test_every_form_gives_the_same_images(
     cifar10_files: Callable[[Layout, int], dict[str, bytes]],
 ) -> None:
     layout = lay_out_cifar10(tmp_path, official, num_images=8, archive=archive)
-    train = load_cifar10(tmp_path, "train", layouts=(layout,), site=None)
-    test = load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
+    images, _ = load_cifar10(tmp_path, "train", layouts=(layout,), site=None)
+    test_images, test_labels = load_cifar10(tmp_path, "test", layouts=(layout,), site=None)
     row = cifar10_files(BINARY, 8)["test_batch"][: 1 + 3072]
-    assert train.images.shape == (40, 3, 32, 32)
-    assert train.images.dtype == torch.uint8
-    assert test.labels.dtype == torch.int64
-    assert int(test.labels[0]) == row[0]
-    assert bytes(test.images[0].flatten().tolist()) == row[1:]
+    assert images.shape == (40, 3, 32, 32)
+    assert images.dtype == torch.uint8
+    assert test_labels.dtype == torch.int64
+    assert int(test_labels[0]) == row[0]
+    assert bytes(test_images[0].flatten().tolist()) == row[1:]
 
 
 def test_nothing_there_lists_every_place(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_download_from_the_site(tmp_path: Path, lay_out_cifar10: LayOut) -> None
     site, data_dir = tmp_path / "site", tmp_path / "data"
     site.mkdir()
     layout = lay_out_cifar10(site, BINARY, archive=True)
-    assert len(load_cifar10(data_dir, "test", layouts=(layout,), site=site.as_uri()).labels) == 8
+    assert len(load_cifar10(data_dir, "test", layouts=(layout,), site=site.as_uri())[1]) == 8
     assert [path.name for path in data_dir.iterdir()] == [BINARY.archive]
 
 

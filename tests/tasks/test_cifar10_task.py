@@ -26,7 +26,7 @@ def make(tmp_path: Path, layout: Layout, normalisation: str | None) -> Task:
 
 
 def test_the_metadata_decides_the_normalisation(tmp_path: Path, layout: Layout) -> None:
-    images = load_cifar10(tmp_path, "test", layouts=(layout,), site=None).images.float() / 255.0
+    images = load_cifar10(tmp_path, "test", layouts=(layout,), site=None)[0].float() / 255.0
     raw = make(tmp_path, layout, None).test_examples(None).inputs
     named = make(tmp_path, layout, "0.5,0.5,0.5/0.25,0.25,0.25").test_examples(None).inputs
     assert isinstance(raw, torch.Tensor)
@@ -36,7 +36,7 @@ def test_the_metadata_decides_the_normalisation(tmp_path: Path, layout: Layout) 
 
 def test_tuning_examples_come_from_the_training_set_by_seed(tmp_path: Path, layout: Layout) -> None:
     task = make(tmp_path, layout, None)
-    train = load_cifar10(tmp_path, "train", layouts=(layout,), site=None).images.float() / 255.0
+    train = load_cifar10(tmp_path, "train", layouts=(layout,), site=None)[0].float() / 255.0
     few, other = task.tuning_examples(5, 0).inputs, task.tuning_examples(5, 1).inputs
     assert isinstance(few, torch.Tensor)
     assert isinstance(other, torch.Tensor)

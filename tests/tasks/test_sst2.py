@@ -8,7 +8,6 @@ import torch
 
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 from quietnn.tasks.sst2 import (
-    Sentences,
     by_length,
     evaluate_encoder,
     find_classifier,
@@ -25,9 +24,9 @@ GOOD, BAD = "a fine warm film", "dull"
 def test_reading(tmp_path: Path) -> None:
     path = tmp_path / "dev.tsv"
     path.write_text("1\ta film , and a good one\n0\tno\ttabs matter\x85 or breaks\n", encoding="utf-8")
-    sentences = read_tsv(path)
-    assert sentences.labels == (1, 0)
-    assert sentences.texts[1] == "no\ttabs matter\x85 or breaks"
+    texts, labels = read_tsv(path)
+    assert labels == [1, 0]
+    assert texts[1] == "no\ttabs matter\x85 or breaks"
 
 
 @pytest.mark.parametrize("line", ["label\tsentence", "2\ttext", "1 text", "1\t ", ""])
@@ -51,7 +50,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_padding_does_not_change_the_score(sst2_dir: Path) -> None:
-    examples = tokenise(Sentences((GOOD, BAD, BAD, GOOD), (1, 0, 1, 0)), sst2_dir / "tiny")
+    examples = tokenise([GOOD, BAD, BAD, GOOD], [1, 0, 1, 0], sst2_dir / "tiny")
     torch.manual_seed(0)
     model = load_classifier(sst2_dir / "tiny", new_head=True)
     together, apart = (evaluate_encoder(model, examples, batch_size=size) for size in (4, 1))

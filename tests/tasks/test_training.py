@@ -47,7 +47,7 @@ def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:
 
 def test_a_killed_fine_tuning_resumes_to_the_same_weights(sst2_dir: Path) -> None:
     recipe = EncoderRecipe(num_epochs=3, batch_size=4, peak_lr=5e-3)
-    examples = tokenise(load_sst2(sst2_dir, "train"), sst2_dir / "tiny")
+    examples = tokenise(*load_sst2(sst2_dir, "train"), sst2_dir / "tiny")
 
     def run(name: str, stop_at: tuple[int, int] | None = None) -> dict[str, torch.Tensor]:
         def stop(progress: Progress) -> None:

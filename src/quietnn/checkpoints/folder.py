@@ -60,15 +60,14 @@ def find_shards(path: Path) -> tuple[Shard, ...]:
         return (Shard(path, read_header(path)),)
     indices = sorted(path.glob("*" + _INDEX))
     singles = sorted(path.glob("*.safetensors"))
-    if path / _SINGLE in singles and not indices:
-        return (Shard(path / _SINGLE, read_header(path / _SINGLE)),)
+    only = [path / _SINGLE] if path / _SINGLE in singles else singles
+    if not indices and len(only) == 1:
+        return (Shard(only[0], read_header(only[0])),)
     if len(indices) == 1:
         shards = _sharded(indices[0])
         if path / _SINGLE in singles and path / _SINGLE not in [shard.path for shard in shards]:
             raise InvalidWeights(f"{path} holds both {_SINGLE} and {indices[0].name}; keep one, or name the file")
         return shards
-    if not indices and len(singles) == 1:
-        return (Shard(singles[0], read_header(singles[0])),)
     if not indices and not singles:
         raise MissingData(
             f"there is no model in {path}: looked for {_SINGLE}, any single .safetensors file and *{_INDEX}; "

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,11 +37,6 @@ class Inspection:
     selection: Selection
     whole: GroupInspection
     groups: tuple[GroupInspection, ...]
-
-    @property
-    def history(self) -> list[Any]:
-        """What its metadata tell of earlier steps."""
-        return self.checkpoint.history
 
 
 def inspect_checkpoint(

@@ -29,10 +29,6 @@ _LARGE = 1 << 18
 Job = TypeVar("Job")
 
 
-def ignore_progress(num_bytes: int) -> None:
-    """Tell nobody."""
-
-
 @dataclass(frozen=True)
 class Streaming:
     """How a file is streamed. None of it changes the result.
@@ -46,7 +42,7 @@ class Streaming:
 
     num_threads: int | None = None
     chunk: int = 16 * NOISE_BLOCK
-    on_progress: Callable[[int], None] = ignore_progress
+    on_progress: Callable[[int], None] = lambda num_bytes: None
 
     def __post_init__(self) -> None:
         """Refuse numbers below one."""

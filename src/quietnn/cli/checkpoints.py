@@ -51,13 +51,13 @@ def inspect(
             "whole": _group_fields(seen.whole),
             "groups": [_group_fields(group) for group in seen.groups],
             "untouched": list(seen.selection.untouched),
-            "history": seen.history,
+            "history": seen.checkpoint.history,
         }
         typer.echo(json.dumps(fields, allow_nan=False))
         return
     print_table(_table(seen, source), Console())
     typer.echo(f"untouched: {', '.join(seen.selection.untouched) or 'nothing'}")
-    for step in seen.history:
+    for step in seen.checkpoint.history:
         typer.echo(f"history: {json.dumps(step)[:300]}")
 
 

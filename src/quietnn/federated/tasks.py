@@ -106,11 +106,11 @@ def _digits(name: str) -> FederatedTask:
 def _cifar10(name: str, folder: Path, image_size: int) -> FederatedTask:
     from quietnn.tasks.cifar10 import load_cifar10
 
-    train, test = load_cifar10(folder, "train"), load_cifar10(folder, "test")
-    make = NETWORKS[name.partition("/")[2]]
-    inputs, test_inputs = (_shrunk(data.images, image_size) for data in (train, test))
-    tested = Examples(_normalised(test_inputs), test.labels)
-    return FederatedTask(name, partial(_fresh, make), inputs, train.labels, _normalised, tested)
+    images, labels = load_cifar10(folder, "train")
+    test_images, test_labels = load_cifar10(folder, "test")
+    fresh = partial(_fresh, NETWORKS[name.partition("/")[2]])
+    tested = Examples(_normalised(_shrunk(test_images, image_size)), test_labels)
+    return FederatedTask(name, fresh, _shrunk(images, image_size), labels, _normalised, tested)
 
 
 def _fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -12,7 +12,7 @@ from quietnn.records.schema import TRAINING
 from quietnn.reports.curves import Curve, at_mean_wnr, clean_merit, curves
 from quietnn.reports.gains import CONFIDENCE, Gain, crossing, gain_db
 from quietnn.reports.quantities import ACCURACY, Quantity, percent, quantity_of, with_accuracy
-from quietnn.reports.runs import Run, inference_records, with_distinct_names
+from quietnn.reports.runs import Run, grouped, inference_records, with_distinct_names
 from quietnn.reports.tables import Table, accuracy_table, cost_table, gain_table, interval_text
 
 CHANCE = 0.1
@@ -56,12 +56,10 @@ def analyse_runs(runs: Sequence[Run], *, level: float | None = None, num_resampl
     by default 1.5; for another score it is that score, by default half-way down from the one without noise.
     """
     runs = with_distinct_names(runs)
-    grouped: dict[str, list[Record]] = {}
-    for run in runs:
-        for record in inference_records(run.records):
-            grouped.setdefault(str(record.get("task") or run.config.get("task") or "unnamed task"), []).append(record)
-    tasks = (analyse_task(task, found, level, num_resamples) for task, found in grouped.items())
+    named = {run.name: str(run.config.get("task") or "unnamed task") for run in runs}
     records = [record for run in runs for record in run.records]
+    by_task = grouped(inference_records(records), lambda record: str(record.get("task") or named[record["run"]]))
+    tasks = (analyse_task(task, found, level, num_resamples) for task, found in by_task.items())
     return Analysis(runs, tuple(tasks), training_analyses(records, level=level, num_resamples=num_resamples))
 
 
@@ -73,13 +71,10 @@ def training_analyses(
     The accuracy without noise is a mean over seeds. A run that diverged counts as `CHANCE`. Without a level, gains are
     read at an accuracy that ML reaches only at high WNR: 85 % of the way from chance to the accuracy without noise.
     """
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        if record.get("experiment") == TRAINING:
-            filled = record if record.get("accuracy") is not None else {**record, "accuracy": CHANCE}
-            grouped.setdefault(str(record.get("task", "unnamed task")), []).append(filled)
+    trained = [record for record in records if record.get("experiment") == TRAINING]
+    filled = [one if one.get("accuracy") is not None else {**one, "accuracy": CHANCE} for one in trained]
     tasks = []
-    for task, found in grouped.items():
+    for task, found in grouped(filled, lambda record: str(record.get("task", "unnamed task"))).items():
         accuracies = [float(record["accuracy"]) for record in found if record["method"] == CLEAN]
         clean = float(np.mean(accuracies)) if accuracies else None
         aim = round(CHANCE + 0.85 * ((clean or 0.6) - CHANCE), 2) if level is None else level

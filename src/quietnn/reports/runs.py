@@ -3,16 +3,18 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.methods import CLEAN, style_of
 from quietnn.records import CONFIG, MOST_RECORDS, RECORDS, Damage, Record, read, read_sound
 from quietnn.records.schema import INFERENCE, SELECTION_DRAW, TRAINING, config_problem, experiment_of
 from quietnn.reports.titles import counted
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ def read_run(folder: Path, *, only_sound: bool = False) -> Run:
 def inference_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """Those of noisy inference; a record that names no experiment is one of them."""
     return tuple(record for record in records if experiment_of(record) == INFERENCE)
+
+
+def grouped(records: Iterable[Record], key: Callable[[Record], Key]) -> dict[Key, list[Record]]:
+    """The records by what a function says of each, in the order in which it says so first."""
+    found: dict[Key, list[Record]] = {}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return found
 
 
 def with_distinct_names(runs: Sequence[Run]) -> tuple[Run, ...]:

@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from quietnn.records import Record
 from quietnn.reports.curves import Curve
 from quietnn.reports.gains import CONFIDENCE, Gain, crossing
 from quietnn.reports.quantities import ACCURACY, Quantity, percent
+from quietnn.reports.runs import grouped
 
 ABSENT = "–"
 """What stands in a cell that was not measured."""
@@ -66,16 +66,13 @@ def cost_table(records: Iterable[Record]) -> Table:
 
 def mean_costs(records: Iterable[Record]) -> dict[str, tuple[int, float, float]]:
     """For each method the number of its records, and their mean number of passes and seconds."""
-    found: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        found[record["method"]].append(record)
     return {
         method: (
             len(mine),
             sum(float(record.get("num_passes") or 0) for record in mine) / len(mine),
             sum(float(record.get("seconds") or 0) for record in mine) / len(mine),
         )
-        for method, mine in found.items()
+        for method, mine in grouped(records, lambda record: str(record["method"])).items()
     }
 
 

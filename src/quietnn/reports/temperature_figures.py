@@ -42,6 +42,11 @@ def tried_records(records: Sequence[Record]) -> list[Record]:
     ]
 
 
+def tuned_records(records: Sequence[Record]) -> list[Record]:
+    """Those of noise with temperatures for each layer."""
+    return [record for record in records if record.get("group_temperatures") and math.isfinite(record["wnr_db"])]
+
+
 def pole_of(record: Record) -> float:
     """Where `lambda' = 1 + eta` lies for the receiver, at the WNR that it believed in."""
     believed: float = db_to_ratio(record["wnr_db"])
@@ -176,7 +181,7 @@ def layer_records(records: Sequence[Record], *, wnr_db: float | None = None) -> 
 
     Taken is the measured WNR nearest to `wnr_db` (by default the median); an oracle only if there is nothing else.
     """
-    tuned = [record for record in records if record.get("group_temperatures") and math.isfinite(record["wnr_db"])]
+    tuned = tuned_records(records)
     tuned = [record for record in tuned if not is_oracle(record["method"])] or tuned
     there = _nearest(tuned, wnr_db)
     kinds = [(record["method"], record.get("run"), record.get("num_tuning_examples")) for record in there]

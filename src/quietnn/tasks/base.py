@@ -58,6 +58,10 @@ class Examples:
         """The examples at these positions, in this order."""
         return Examples(cast(Inputs, take(self.inputs, indices)), self.labels[indices])
 
+    def sample(self, num_examples: int | None, *, seed: int = 0, first: int = 0) -> "Examples":
+        """As many of them, by the positions of `sample`; test subsets are those of seed 0."""
+        return self.take(sample(len(self), num_examples, seed=seed, first=first))
+
     def batches(self, batch_size: int) -> Iterator["Examples"]:
         """The examples in order, `batch_size` at a time."""
         for start in range(0, len(self), batch_size):

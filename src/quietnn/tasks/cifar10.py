@@ -68,22 +68,16 @@ PYTHON = Layout(
 OFFICIAL_SITE = "https://www.cs.toronto.edu/~kriz"
 
 
-@dataclass(frozen=True)
-class LabelledImages:
-    """Images (num_images, 3, 32, 32) as uint8 and class numbers as int64."""
-
-    images: Tensor
-    labels: Tensor
-
-
 def load_cifar10(
     data_dir: Path,
     split: Split,
     *,
     layouts: tuple[Layout, ...] = (BINARY, PYTHON),
     site: str | None = OFFICIAL_SITE,
-) -> LabelledImages:
+) -> tuple[Tensor, Tensor]:
     """Read a split from the first layout found in `data_dir`, as a folder or as its archive.
+
+    Images (num_images, 3, 32, 32) come as uint8, their class numbers as int64.
 
     If there is none, the archive of the first layout is downloaded from `site`; None never downloads.
     """
@@ -103,7 +97,7 @@ def load_cifar10(
     batches = [_decode(content, layout, name) for content, name in zip(contents, names, strict=True)]
     labels = np.concatenate([batch[0] for batch in batches])
     images = np.concatenate([batch[1] for batch in batches]).reshape(-1, 3, 32, 32)
-    return LabelledImages(images=torch.from_numpy(images), labels=torch.from_numpy(labels.astype(np.int64)))
+    return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64))
 
 
 def _fetch(data_dir: Path, layouts: tuple[Layout, ...], site: str | None) -> None:
@@ -156,9 +150,6 @@ def read_pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Labels and pixels of a file of the python layout, whose opcodes are looked at and never run.
 
     The labels are the small numbers between the text `labels` and the next one; the pixels are the longest text.
-
-    Raises:
-        InvalidConfig: if the pickle is damaged, or holds something else.
     """
     labels, pixels, in_labels = bytearray(), b"", False
     try:

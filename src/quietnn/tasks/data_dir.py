@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from quietnn.errors import MissingData
@@ -23,6 +24,14 @@ def missing(what: str, looked_in: list[Path], remedy: str) -> MissingData:
         f"{what} is not there. Looked for:{places}\n{remedy} "
         "Another folder is named by --data-dir (data_dir= in Python) or $QUIETNN_DATA."
     )
+
+
+def first_of(what: str, places: list[Path], remedy: str, *, fits: Callable[[Path], bool] = Path.is_file) -> Path:
+    """The first of these places that fits; what is not there is `missing`."""
+    for place in places:
+        if fits(place):
+            return place
+    raise missing(what, places, remedy)
 
 
 def checksum(path: Path, algorithm: str) -> str:

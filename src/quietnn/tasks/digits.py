@@ -37,12 +37,10 @@ def digits_task(weights: Path | None = None) -> Task:
         return model.eval()
 
     def tuning_examples(num_examples: int, seed: int) -> Examples:
-        pool = examples("tuning")
-        return pool.take(sample(len(pool), num_examples, seed=seed))
+        return examples("tuning").sample(num_examples, seed=seed)
 
     def test_examples(num_examples: int | None, first: int = 0) -> Examples:
-        pool = examples("test")
-        return pool.take(sample(len(pool), num_examples, seed=0, first=first))
+        return examples("test").sample(num_examples, first=first)
 
     return Task("digits", load_model, tuning_examples, test_examples)
 

@@ -62,10 +62,6 @@ class Progress:
     learning_rate: float
 
 
-def ignore_progress(progress: Progress) -> None:
-    """The callback of those who do not want to know."""
-
-
 @dataclass(frozen=True)
 class Run:
     """One sitting of a training run: where its checkpoints are, and whether it goes on from what one before left there.
@@ -75,7 +71,7 @@ class Run:
 
     folder: Path
     resume: bool = True
-    on_progress: Callable[[Progress], None] = ignore_progress
+    on_progress: Callable[[Progress], None] = lambda progress: None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
 
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quietnn.batches import call, logits_of
+from quietnn.batches import in_evaluation, outputs_of
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.score import Score
-from quietnn.tasks.base import Examples, Task, sample
-from quietnn.tasks.data_dir import missing
+from quietnn.tasks.base import Examples, Task
+from quietnn.tasks.data_dir import first_of, missing
 from quietnn.tasks.transformers_folder import load_language_model, load_tokenizer, read_config
 
 IGNORED = -100
@@ -30,8 +30,6 @@ LONGEST_WINDOW = 512
 
 _LOGITS_AT_ONCE = 2**25
 """Numbers that logits may take at once, 128 MB in float32; windows run together as far as that goes."""
-
-_TEST_SUBSET_SEED = 0
 
 
 def language_model(
@@ -63,8 +61,7 @@ def language_model(
         InvalidWeights: if the weights do not fit their configuration.
     """
     place = Path(folder).expanduser()
-    if not (place / "config.json").is_file():
-        raise missing("a language model", [place / "config.json"], "Name a folder in transformers layout.")
+    first_of("a language model", [place / "config.json"], "Name a folder in transformers layout.")
     shape = _Shape.of(place, window)
 
     @cache
@@ -78,11 +75,10 @@ def language_model(
 
     def tuning_examples(num_examples: int, seed: int) -> Examples:
         known = windows("tuning")
-        return known.take(sample(len(known), min(num_examples, len(known)), seed=seed))
+        return known.sample(min(num_examples, len(known)), seed=seed)
 
     def test_examples(num_examples: int | None, first: int = 0) -> Examples:
-        known = windows("test")
-        return known.take(sample(len(known), num_examples, seed=_TEST_SUBSET_SEED, first=first))
+        return windows("test").sample(num_examples, first=first)
 
     return Task(
         name=name or f"lm/{place.name}",
@@ -109,13 +105,9 @@ def named_language_model(member: str, *, data_dir: Path, weights: Path | None = 
 
 
 def _found(which: str, data_dir: Path) -> Path:
+    remedy = "Put it there, or name another: lm/<model folder>@<text folder>."
     places = [data_dir / which, Path(which).expanduser()]
-    for place in places:
-        if place.is_dir():
-            return place
-    raise missing(
-        f"a folder called {which!r}", places, "Put it there, or name another: lm/<model folder>@<text folder>."
-    )
+    return first_of(f"a folder called {which!r}", places, remedy, fits=Path.is_dir)
 
 
 @dataclass(frozen=True)
@@ -156,7 +148,14 @@ def read_windows(
     """The windows of some text files, in their order: token numbers, a mask, and the next tokens as labels."""
     paths = _text_files([files] if isinstance(files, str | Path) else files)
     documents = [part for path in paths for part in _documents(path, marker)]
-    tokens = [_checked_tokens(one, shape, folder) for one in _tokenised(documents, folder)]
+    tokenizer = load_tokenizer(folder, "a language model")
+    tokens: list[list[int]] = [tokenizer(document, verbose=False)["input_ids"] for document in documents]
+    largest = max((max(one) for one in tokens if one), default=0)
+    if largest >= shape.vocabulary:
+        raise InvalidConfig(
+            f"the tokenizer of {folder} makes token {largest}, and the model's vocabulary ends at "
+            f"{shape.vocabulary - 1}; use the tokenizer that the model was trained with"
+        )
     parts = [one[start : start + shape.window] for one in tokens for start in range(0, len(one), shape.window)]
     parts = [part for part in parts if len(part) > 1]  # one token alone predicts nothing
     longest = max(map(len, tokens), default=0)
@@ -194,20 +193,6 @@ def _documents(path: Path, marker: str | None) -> list[str]:
         else:
             lines[-1].append(line)
     return [document for part in lines if (document := "\n".join(part).strip())]
-
-
-def _tokenised(documents: Sequence[str], folder: Path) -> list[list[int]]:
-    tokenizer = load_tokenizer(folder, "a language model")
-    return [tokenizer(document, verbose=False)["input_ids"] for document in documents]
-
-
-def _checked_tokens(tokens: list[int], shape: _Shape, folder: Path) -> list[int]:
-    if tokens and max(tokens) >= shape.vocabulary:
-        raise InvalidConfig(
-            f"the tokenizer of {folder} makes token {max(tokens)}, and the model's vocabulary ends at "
-            f"{shape.vocabulary - 1}; use the tokenizer that the model was trained with"
-        )
-    return tokens
 
 
 def _windows(parts: Sequence[Sequence[int]], shape: _Shape) -> Examples:
@@ -260,17 +245,12 @@ def num_tokens(labels: Tensor) -> int:
 
 def evaluate_tokens(model: nn.Module, examples: Examples, *, batch_size: int = 1) -> Score:
     """Perplexity, and the mean loss of a token; `num_examples` is the number of tokens."""
-    was_training = model.training
-    model.eval()
     total, count = 0.0, 0
-    try:
-        with torch.no_grad():
-            for batch in examples.batches(batch_size):
-                outputs = logits_of(call(model, batch.inputs))
-                total += float(next_token_loss(outputs, batch.labels).double().sum())
-                count += num_tokens(batch.labels)
-    finally:
-        model.train(was_training)
+    with in_evaluation(model):
+        for batch in examples.batches(batch_size):
+            losses = next_token_loss(outputs_of(model, batch.inputs), batch.labels)
+            total += float(losses.double().sum())
+            count += num_tokens(batch.labels)
     if not count:
         raise InvalidConfig("no token counts: all are padding; give windows of two tokens or more")
     loss = math.inf if math.isnan(total) else total / count
@@ -292,6 +272,6 @@ def generate(model: nn.Module, folder: str | Path, prompt: str, *, num_tokens: i
     tokens = torch.tensor([tokenizer(prompt)["input_ids"]])
     with torch.no_grad():
         for _ in range(num_tokens):
-            best = logits_of(call(model, {"input_ids": tokens}))[:, -1].argmax(dim=1, keepdim=True)
+            best = outputs_of(model, {"input_ids": tokens})[:, -1].argmax(dim=1, keepdim=True)
             tokens = torch.cat([tokens, best], dim=1)
     return " ".join(tokenizer.decode(tokens[0], skip_special_tokens=True).split())

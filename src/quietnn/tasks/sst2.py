@@ -3,7 +3,6 @@
 Sentences are read from `label<TAB>text` files, tokenised once, and scored in batches of similar length.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -13,38 +12,22 @@ from torch import Tensor, nn
 from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.score import Score
-from quietnn.tasks.base import Examples, Task, sample, score_batches
-from quietnn.tasks.data_dir import missing
+from quietnn.tasks.base import Examples, Task, score_batches
+from quietnn.tasks.data_dir import first_of
 from quietnn.tasks.transformers_folder import load_model, load_tokenizer, read_config, transformers_package
 
 MAX_TOKENS = 128
 """Longer sentences are cut; the longest of SST-2 has about 70 tokens."""
 
-_TEST_SUBSET_SEED = 0
+
+def load_sst2(data_dir: Path, split: str) -> tuple[list[str], list[int]]:
+    """The texts of `<data_dir>/sst2/<split>.tsv` and their labels."""
+    remedy = "Put train.tsv, dev.tsv and test.tsv (label<TAB>text, no header) there."
+    return read_tsv(first_of(f"the {split} split of SST-2", [data_dir / "sst2" / f"{split}.tsv"], remedy))
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """Texts with their labels, in the order of the file."""
-
-    texts: tuple[str, ...]
-    labels: tuple[int, ...]
-
-
-def load_sst2(data_dir: Path, split: str) -> Sentences:
-    """Read `<data_dir>/sst2/<split>.tsv`."""
-    path = data_dir / "sst2" / f"{split}.tsv"
-    if not path.is_file():
-        raise missing(
-            f"the {split} split of SST-2",
-            [path],
-            "Put train.tsv, dev.tsv and test.tsv (label<TAB>text, no header) there.",
-        )
-    return read_tsv(path)
-
-
-def read_tsv(path: Path) -> Sentences:
-    """Read one sentence per line, `0<TAB>text` or `1<TAB>text`, without a header."""
+def read_tsv(path: Path) -> tuple[list[str], list[int]]:
+    """Read one sentence per line, `0<TAB>text` or `1<TAB>text`, without a header: the texts and their labels."""
     try:
         content = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -59,7 +42,7 @@ def read_tsv(path: Path) -> Sentences:
             )
         texts.append(text)
         labels.append(int(label))
-    return Sentences(texts=tuple(texts), labels=tuple(labels))
+    return texts, labels
 
 
 def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> Task:
@@ -68,15 +51,13 @@ def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> T
 
     @cache
     def split(name: str) -> Examples:
-        return tokenise(load_sst2(data_dir, name), folder)
+        return tokenise(*load_sst2(data_dir, name), folder)
 
     def tuning_examples(num_examples: int, seed: int) -> Examples:
-        dev = split("dev")
-        return by_length(dev.take(sample(len(dev), num_examples, seed=seed)))
+        return by_length(split("dev").sample(num_examples, seed=seed))
 
     def test_examples(num_examples: int | None, first: int = 0) -> Examples:
-        test = split("test")
-        return by_length(test.take(sample(len(test), num_examples, seed=_TEST_SUBSET_SEED, first=first)))
+        return by_length(split("test").sample(num_examples, first=first))
 
     return Task(
         name=f"sst2/{encoder}",
@@ -91,37 +72,25 @@ def sst2_task(encoder: str, *, data_dir: Path, weights: Path | None = None) -> T
 def find_classifier(encoder: str, *, data_dir: Path, weights: Path | None = None) -> Path:
     """The folder of a fine-tuned classifier: `weights`, `<data_dir>/sst2-<encoder>`, or a path."""
     places = [weights] if weights else [data_dir / f"sst2-{Path(encoder).name}", data_dir / encoder, Path(encoder)]
-    for place in places:
-        if (place / "config.json").is_file():
-            if _is_classifier(place):
-                return place
-            if weights is not None:
-                raise InvalidWeights(
-                    f"{place} holds an encoder without a sequence classifier; fine-tune it with: "
-                    f"quietnn train sst2/{encoder}"
-                )
-    raise missing(
-        f"a classifier fine-tuned on SST-2 called {encoder!r}",
-        [place / "config.json" for place in places],
-        f"Make one with: quietnn train sst2/{encoder}, or name a folder in transformers layout.",
-    )
+    configs = [place / "config.json" for place in places]
+    if weights is not None and configs[0].is_file() and not _is_classifier(configs[0]):
+        raise InvalidWeights(
+            f"{weights} holds an encoder without a sequence classifier; fine-tune it with: quietnn train sst2/{encoder}"
+        )
+    remedy = f"Make one with: quietnn train sst2/{encoder}, or name a folder in transformers layout."
+    return first_of(f"a classifier fine-tuned on SST-2 called {encoder!r}", configs, remedy, fits=_is_classifier).parent
 
 
 def find_encoder(encoder: str, *, data_dir: Path) -> Path:
     """The folder of a pretrained encoder to fine-tune: `<data_dir>/<encoder>` or a path."""
-    places = [data_dir / encoder, Path(encoder)]
-    for place in places:
-        if (place / "config.json").is_file():
-            return place
-    raise missing(
-        f"a pretrained encoder called {encoder!r}",
-        [place / "config.json" for place in places],
-        "Put its folder in transformers layout (config, weights, tokenizer) there.",
-    )
+    configs = [data_dir / encoder / "config.json", Path(encoder) / "config.json"]
+    remedy = "Put its folder in transformers layout (config, weights, tokenizer) there."
+    return first_of(f"a pretrained encoder called {encoder!r}", configs, remedy).parent
 
 
-def _is_classifier(folder: Path) -> bool:
-    return any("SequenceClassification" in str(name) for name in read_config(folder).get("architectures") or [])
+def _is_classifier(config: Path) -> bool:
+    architectures = read_config(config.parent).get("architectures") if config.is_file() else None
+    return any("SequenceClassification" in str(name) for name in architectures or [])
 
 
 def load_classifier(folder: Path, *, new_head: bool = False) -> nn.Module:
@@ -130,12 +99,12 @@ def load_classifier(folder: Path, *, new_head: bool = False) -> nn.Module:
     return load_model(kind, folder, "a two-class sequence classifier", new_head=new_head, num_labels=2)
 
 
-def tokenise(sentences: Sentences, folder: Path) -> Examples:
+def tokenise(texts: list[str], labels: list[int], folder: Path) -> Examples:
     """All sentences as padded token tensors (num_sentences, longest)."""
     encoded = load_tokenizer(folder, "SST-2")(
-        list(sentences.texts), padding="longest", truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
+        texts, padding="longest", truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
     )
-    return Examples(inputs=dict(encoded), labels=torch.tensor(sentences.labels))
+    return Examples(inputs=dict(encoded), labels=torch.tensor(labels))
 
 
 def lengths(examples: Examples) -> Tensor:

@@ -13,7 +13,7 @@ from quietnn.files import replacing_folder
 from quietnn.tasks.cifar10 import load_cifar10
 from quietnn.tasks.cifar10_task import CIFAR10, METADATA_KEY, InputNormalisation, parse_normalisation, weights_path
 from quietnn.tasks.digits import RECIPE, train_digits
-from quietnn.tasks.fit import Progress, Run, forget_states, ignore_progress
+from quietnn.tasks.fit import Progress, Run, forget_states
 from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.models.resnet import ResNet
@@ -68,7 +68,7 @@ def train_task(
     run_dir: Path | None = None,
     resume: bool = True,
     overwrite: bool = False,
-    on_progress: Callable[[Progress], None] = ignore_progress,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Path:
     """Train `digits`, `cifar10/<network>` or `sst2/<encoder>` and write the weights; called again, it resumes.
 
@@ -93,8 +93,8 @@ def train_task(
     elif family == "cifar10":
         start = _fresh(member, recipe.seed) if grow_from is None else grown(member, grow_from, data_dir, recipe.seed)
         model, prepare, origin = start
-        data = load_cifar10(data_dir, "train")
-        weights = train_classifier(model, data.images, data.labels, recipe=recipe, prepare=prepare, run=run)
+        images, labels = load_cifar10(data_dir, "train")
+        weights = train_classifier(model, images, labels, recipe=recipe, prepare=prepare, run=run)
         write_weights(target, weights, metadata={**described, **origin})
     else:
         write_weights(target, train_digits(run, recipe=recipe), metadata=described)
@@ -135,7 +135,7 @@ def _train_sst2(encoder: str, data_dir: Path, recipe: EncoderRecipe, run: Run, t
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # the new head's first weights
         model = load_classifier(source, new_head=True)
-    finetune_encoder(model, tokenise(load_sst2(data_dir, "train"), source), recipe=recipe, run=run)
+    finetune_encoder(model, tokenise(*load_sst2(data_dir, "train"), source), recipe=recipe, run=run)
     with replacing_folder(target) as partial:
         model.save_pretrained(partial)  # type: ignore[operator]
         load_tokenizer(source, "SST-2").save_pretrained(partial)

@@ -12,11 +12,7 @@ from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
 
 
 def transformers_package(what: str) -> Any:
-    """The package transformers, silent.
-
-    Raises:
-        MissingData: if it is not installed.
-    """
+    """The package transformers, silent, if it is installed."""
     try:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
@@ -30,11 +26,7 @@ def transformers_package(what: str) -> Any:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What config.json says.
-
-    Raises:
-        InvalidWeights: if it is not a table in JSON.
-    """
+    """What config.json says."""
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -46,18 +38,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def load_model(kind: Any, folder: Path, what: str, *, new_head: bool = False, **settings: Any) -> nn.Module:
-    """A network in evaluation mode.
+    """A network in evaluation mode: transformers' class for it, the folder, and `what` it should be, for messages.
 
-    Args:
-        kind: transformers' class for it, for example `AutoModelForCausalLM`.
-        folder: in transformers layout.
-        what: what it should be, for messages.
-        new_head: missing tensors are drawn afresh and superfluous ones left out; otherwise every tensor has to be
-            there, and no other.
-        settings: what `from_pretrained` takes.
-
-    Raises:
-        InvalidWeights: if the folder holds something else, or not all of it.
+    With a `new_head`, missing tensors are drawn afresh and superfluous ones left out; otherwise every tensor has to be
+    there, and no other. The settings are those of `from_pretrained`.
     """
     try:
         model, found = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True, **settings)
@@ -75,9 +59,6 @@ def load_language_model(folder: Path) -> nn.Module:
     """A language model from a local folder, in float32 and evaluation mode, never from a hub.
 
     A claim of the configuration that the weights are quantised is left aside where the tensors are not.
-
-    Raises:
-        InvalidWeights: if the folder does not hold all of the network, or more than it.
     """
     transformers = transformers_package("a language model")
     try:
@@ -97,11 +78,7 @@ def load_language_model(folder: Path) -> nn.Module:
 
 
 def save_activations(model: nn.Module) -> None:
-    """Mark the blocks of a model: fits hold what is between them, and compute what is inside again on the way back.
-
-    Raises:
-        InvalidConfig: if the model has no such blocks.
-    """
+    """Mark the blocks of a model: fits hold what is between them, and compute what is inside again on the way back."""
     try:
         model.gradient_checkpointing_enable()  # type: ignore[operator]
     except (AttributeError, ValueError) as error:
@@ -111,11 +88,7 @@ def save_activations(model: nn.Module) -> None:
 
 
 def load_tokenizer(folder: Path, what: str) -> Any:
-    """The tokenizer of a model.
-
-    Raises:
-        MissingData: if there is none.
-    """
+    """The tokenizer of a model."""
     transformers = transformers_package(what)
     try:
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)

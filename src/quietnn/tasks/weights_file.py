@@ -1,14 +1,12 @@
 """A network's weights as one file: loaded if they fit, written whole or not at all."""
 
-import json
 from pathlib import Path
 
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from quietnn.checkpoints.folder import Shard, find_shards
-from quietnn.checkpoints.history import KEY
+from quietnn.checkpoints.folder import find_shards
 from quietnn.checkpoints.torch_file import SUFFIXES, TorchCheckpoint
 from quietnn.errors import InvalidWeights, MissingData
 from quietnn.files import replacing
@@ -18,7 +16,7 @@ from quietnn.weights import Weights, check_weights
 
 def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
     """Load the weights in place and return the file's metadata. The model stays as it was if they do not fit."""
-    weights, metadata = _read(path), metadata_of(path)
+    weights, metadata = _read(path)
     expected = model.state_dict()
     for other, name in split_ties(expected, [name for name in expected if name not in weights]):
         weights[other] = weights[name]  # a file holds tied weights once
@@ -40,32 +38,23 @@ def load_weights(model: nn.Module, path: Path) -> dict[str, str]:
     return metadata
 
 
-def metadata_of(path: Path) -> dict[str, str]:
-    """The metadata of a safetensors file or model folder; a PyTorch file has no more than its history."""
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file or model folder; of a PyTorch file, the tensors."""
     if path.suffix in SUFFIXES:
-        steps = TorchCheckpoint.open(path).history
-        return {KEY: json.dumps(steps)} if steps else {}
-    return {key: value for shard in _shards(path) for key, value in (shard.header.metadata or {}).items()}
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file or model folder, or of a PyTorch file."""
-    if path.suffix in SUFFIXES:
-        return dict(TorchCheckpoint.open(path).state)
-    tensors: dict[str, Tensor] = {}
-    for shard in _shards(path):
-        with safe_open(shard.path, framework="pt") as file:
-            tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    return tensors
-
-
-def _shards(path: Path) -> tuple[Shard, ...]:
+        return dict(TorchCheckpoint.open(path).state), {}
     if not path.exists():
         raise MissingData(f"there is no weights file {path}; give an existing .safetensors or .pt file, or a folder")
     try:
-        return find_shards(path)
+        shards = find_shards(path)
     except InvalidWeights as error:
         raise InvalidWeights(f"{path} is not a whole safetensors file ({error}); fetch or train it again") from error
+    tensors: dict[str, Tensor] = {}
+    metadata: dict[str, str] = {}
+    for shard in shards:
+        metadata |= shard.header.metadata or {}
+        with safe_open(shard.path, framework="pt") as file:
+            tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return tensors, metadata
 
 
 def write_weights(path: Path, weights: dict[str, Tensor], *, metadata: dict[str, str]) -> None:

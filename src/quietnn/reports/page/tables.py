@@ -6,6 +6,7 @@ from typing import Any
 
 from quietnn.records import Record
 from quietnn.records.schema import experiment_of, real
+from quietnn.reports.runs import grouped
 from quietnn.reports.tables import Table, to_csv, to_latex
 from quietnn.reports.titles import counted
 
@@ -53,10 +54,8 @@ def results_payload(records: Sequence[Record], *, most_rows: int) -> list[dict[s
 
     Lists and mappings inside a record (surfaces, layers) have figures of their own and are left out here.
     """
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        grouped.setdefault(experiment_of(record) or "evaluation", []).append(record)
-    return [_table(name, found, most_rows) for name, found in grouped.items()]
+    by_kind = grouped(records, lambda record: experiment_of(record) or "evaluation")
+    return [_table(name, found, most_rows) for name, found in by_kind.items()]
 
 
 def _table(experiment: str, records: Sequence[Record], most_rows: int) -> dict[str, Any]:

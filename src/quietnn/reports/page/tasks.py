@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from quietnn.reports.figures import looks
 from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing
 from quietnn.reports.page.tables import short, table_payload
 from quietnn.reports.quantities import percent
+from quietnn.reports.runs import grouped
 from quietnn.reports.tables import cost_table, interval_text
-from quietnn.reports.temperature_figures import layer_values, pole_of, tried_records
+from quietnn.reports.temperature_figures import layer_values, pole_of, tried_records, tuned_records
 from quietnn.reports.titles import counted, listed, over_channels, task_title, wnr_axis
 from quietnn.units import db_to_ratio
 
@@ -134,14 +136,11 @@ def _missing(curves: Sequence[Curve]) -> list[str]:
 
 def _gave_up(records: Sequence[Record]) -> list[str]:
     """Methods that gave up somewhere, so that the weights as they came stand in for their result."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for record in records:
-        if record.get("failed"):
-            found[record["method"]].append(str(record["failed"]))
+    failed = grouped((record for record in records if record.get("failed")), lambda record: str(record["method"]))
     return [
-        f"{style_of(method).label} gave up in {counted(len(reasons), 'result')}, where the weights as they came stand "
-        f"in for it: {reasons[0]}"
-        for method, reasons in found.items()
+        f"{style_of(method).label} gave up in {counted(len(found), 'result')}, where the weights as they came stand "
+        f"in for it: {found[0]['failed']}"
+        for method, found in failed.items()
     ]
 
 
@@ -192,12 +191,8 @@ def _place(record: Record) -> dict[str, Any]:
 
 def _layers(records: Sequence[Record]) -> list[dict[str, Any]]:
     """The temperatures of layers: an entry for each method, run, tuning size and WNR, all draws inside."""
-    grouped: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
-    for record in records:
-        if record.get("group_temperatures") and math.isfinite(record["wnr_db"]):
-            place = _place(record)
-            grouped[place["method"], place["run"], place["kappa"], place["wnr"]].append(record)
-    return [_layer_entry(found) for found in grouped.values()]
+    key = itemgetter("method", "run", "kappa", "wnr")
+    return [_layer_entry(found) for found in grouped(tuned_records(records), lambda one: key(_place(one))).values()]
 
 
 def _layer_entry(records: Sequence[Record]) -> dict[str, Any]:
@@ -234,10 +229,8 @@ def training_payload(task: TaskAnalysis) -> dict[str, Any]:
 
 def _series(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """For every run, scheme and WNR the mean accuracy over seeds, round by round."""
-    groups: dict[tuple[str, str, float], list[Record]] = defaultdict(list)
-    for record in records:
-        if record.get("tested_rounds"):
-            groups[record["method"], str(record.get("run", "")), float(record["wnr_db"])].append(record)
+    tested = [record for record in records if record.get("tested_rounds")]
+    groups = grouped(tested, lambda one: (str(one["method"]), str(one.get("run", "")), float(one["wnr_db"])))
     several_runs = len({record.get("run") for record in records}) > 1
     schemes = sorted({key[:2] for key in groups}, key=lambda key: (rank(key[0]), key))
     styles = dict(zip(schemes, looks([method for method, _ in schemes]), strict=True))
