@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.experiments.config import load_config, shipped_configs
-from quietnn.experiments.engines import key_of, run_units
+from quietnn.experiments.engines import key_of
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.repairs.base import REPAIRS, Repaired
@@ -64,7 +64,7 @@ def test_a_radio_link_is_swept_by_its_wnr(tmp_path: Path) -> None:
 def test_a_run_of_white_noise_is_the_run_it_was_before_there_were_channels() -> None:
     config = load_config(NoisyInference, CONFIGS["digits"])
     assert config.digest == "90010a074cc6"
-    assert "level" not in next(run_units("inline", config.worker, config.units()))
+    assert "level" not in next(iter(config.run()))
 
 
 @pytest.mark.parametrize(

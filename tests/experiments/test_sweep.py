@@ -16,7 +16,7 @@ import pytest
 from quietnn import records
 from quietnn.errors import InvalidConfig, MissingData, QuietnnError
 from quietnn.experiments.config import load_config
-from quietnn.experiments.engines import key_of, run_units
+from quietnn.experiments.engines import key_of
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.experiments.sweep import sweep
 from quietnn.records import Record
@@ -42,10 +42,6 @@ def without_times(found: list[Record]) -> list[Record]:
     return sorted(plain, key=lambda record: str(key_of(record)))
 
 
-def in_process(config: NoisyInference) -> list[Record]:
-    return list(run_units("inline", config.worker, config.units()))
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     return without_times(sweep(SMALL, tmp_path_factory.mktemp("whole"), engine="inline"))
@@ -58,8 +54,8 @@ def test_one_record_for_each_wnr_draw_and_method_and_one_for_the_clean_network(u
     assert {record["config"] for record in uninterrupted} == {SMALL.digest}
 
 
-def test_units_yield_the_same_records_without_a_folder(uninterrupted: list[Record]) -> None:
-    assert without_times(in_process(SMALL)) == uninterrupted
+def test_run_yields_the_same_records_without_a_folder(uninterrupted: list[Record]) -> None:
+    assert without_times(list(SMALL.run())) == uninterrupted
 
 
 def test_worker_processes_make_the_same_records(tmp_path: Path, uninterrupted: list[Record]) -> None:
@@ -95,7 +91,7 @@ def test_a_killed_worker_process_is_replaced(tmp_path: Path, uninterrupted: list
 
 @pytest.mark.parametrize("engine", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
 def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice(tmp_path: Path, engine: str) -> None:
-    uninterrupted = without_times(in_process(replace(SMALL, num_draws=8)))
+    uninterrupted = without_times(list(replace(SMALL, num_draws=8).run()))
     (tmp_path / "mini.toml").write_text(CONFIG.replace("num_draws = 3", "num_draws = 8"))
     command = [sys.executable, "-m", "quietnn.cli.main", "sweep", str(tmp_path / "mini.toml")]
     command += ["--out", str(tmp_path / "run"), "--engine", engine, "--workers", "1"]
@@ -158,7 +154,7 @@ def test_killed_and_damaged_at_random_the_rest_is_made_again_and_nothing_wrong_s
             damage(tmp_path / "run" / "config.json", rng)
         set_aside += len(records.read_sound(path)[1])
     last = subprocess.run(command, check=True, capture_output=True, text=True)
-    uninterrupted = without_times(in_process(config))
+    uninterrupted = without_times(list(config.run()))
     assert without_times(records.read(path)) == uninterrupted
     assert sorted(one.name for one in path.parent.iterdir()) == [
         "config.json",

@@ -13,7 +13,6 @@ import quietnn
 from quietnn import REPAIRS, Evidence, Method, Observation, Repair, Repaired, register, repair, transmit
 from quietnn.cli.main import app
 from quietnn.errors import InvalidConfig, QuietnnError
-from quietnn.experiments.engines import run_units
 from quietnn.experiments.noisy_inference import NoisyInference
 from quietnn.methods import METHODS, style_of
 from quietnn.repairs.base import always
@@ -56,7 +55,7 @@ def test_a_repair_of_ones_own_is_in_sweeps(toy: Repair) -> None:
     sweep = NoisyInference(
         name="toy", task="digits", wnr_db=(0.0,), methods=("ml", "recalled"), num_draws=1, num_test_examples=100
     )
-    found = {record["method"]: record["accuracy"] for record in run_units("inline", sweep.worker, sweep.units())}
+    found = {record["method"]: record["accuracy"] for record in sweep.run()}
     assert found["recalled"] == found["clean"] > found["ml"]
 
 

@@ -155,6 +155,12 @@ class NoisyInference:
         """Something that runs units, with model and data loaded once; it keeps nothing in a folder."""
         return Worker(self, data_dir)
 
+    def run(self, data_dir: Path | None = None) -> Iterator[Record]:
+        """All records, one after another, in this process."""
+        worker = self.worker(data_dir)
+        for unit in self.units():
+            yield from worker.run(unit)
+
 
 class Worker:
     """Runs units of one experiment; loads the task once."""
