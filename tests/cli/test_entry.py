@@ -1,5 +1,6 @@
 """An interrupt at any moment is one line, never a traceback."""
 
+import importlib
 import os
 import random
 import signal
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from quietnn.cli.entry import _Interrupts
 
 START = "from quietnn.cli.entry import main; print('up', flush=True); main()"
 CONFIG = """
@@ -41,7 +44,32 @@ def interrupted(arguments: list[str], delay: float) -> tuple[int, str]:
     return process.returncode, errors
 
 
-@pytest.mark.parametrize("engine", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
+LOADS = """
+import signal
+
+signal.raise_signal(signal.SIGINT)
+loaded = sum(range(100_000))
+"""
+
+
+def test_an_interrupt_waits_until_a_module_has_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interrupted_while_loading.py").write_text(LOADS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "interrupted_while_loading", raising=False)
+    interrupts = _Interrupts()
+    before = signal.signal(signal.SIGINT, interrupts)
+    try:
+        module = importlib.import_module("interrupted_while_loading")
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert interrupts.came
+    assert module.loaded == sum(range(100_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["inline", "processes"])
 def test_an_interrupt_at_a_random_moment_is_one_line(tmp_path: Path, engine: str) -> None:
     (tmp_path / "mini.toml").write_text(CONFIG)
     command = ["sweep", str(tmp_path / "mini.toml"), "--out", str(tmp_path / "run"), "--engine", engine]

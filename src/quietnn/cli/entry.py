@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 EXIT_CODE = 130
 """What shells expect of a command that was interrupted: 128 and the number of the signal."""
@@ -18,15 +18,25 @@ def signal_again(number: int) -> None:
     again.start()
 
 
+def _a_module_loads(frame: FrameType | None) -> bool:
+    """Whether an import is under way in this frame or in one that called it."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
 class _Interrupts:
-    """Remembers that there was one: a module that is interrupted while it loads may fail with any other error."""
+    """Raises once no module is loading: what is compiled in it may end the process at an exception."""
 
     def __init__(self) -> None:
         self.came = False
 
-    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         self.came = True
-        raise KeyboardInterrupt
+        if _a_module_loads(frame):
+            signal_again(number)
+        else:
+            raise KeyboardInterrupt
 
     def unraisable(self, ignored: Any) -> None:
         """An interrupt that fell into a callback, where Python can only print it, comes again a moment later."""
