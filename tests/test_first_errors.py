@@ -314,6 +314,12 @@ def test_a_file_takes_white_noise_alone(file: Path) -> None:
         quietnn.transmit_checkpoint(file, file.with_name("out.safetensors"), channel="reram", seed=0)
 
 
+def test_what_stands_beside_another_network() -> None:
+    beside = quietnn.Beside(scales={"7.weight": torch.ones(3, 1)})
+    with told("give the network as received, beside.wrap(observation.received)"):
+        beside.wrap(network())
+
+
 def test_every_public_call_is_here() -> None:
     """Those that only describe something are refused where they are used."""
     here = Path(__file__).read_text(encoding="utf-8")

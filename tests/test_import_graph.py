@@ -31,6 +31,7 @@ ORDER = (
     "noise_power",
     "channels",
     "repairs",
+    "analog",
     "checkpoints",
     "tasks",
     "federated",

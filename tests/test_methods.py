@@ -1,5 +1,7 @@
 """Names and looks of methods."""
 
+from pathlib import Path
+
 from quietnn.experiments.methods import EXPERIMENTAL
 from quietnn.methods import METHODS, NEEDS, rank, style_of
 from quietnn.repairs.base import REPAIRS
@@ -18,6 +20,13 @@ def test_every_method_that_a_sweep_can_run_has_a_look_of_its_own() -> None:
 def test_the_row_of_a_repair_is_the_row_of_its_looks() -> None:
     assert all(row.method is METHODS[name] for name, row in REPAIRS.items())
     assert all(look.needs in NEEDS and look.reference for look in METHODS.values())
+
+
+def test_the_pages_that_methods_refer_to_are_there() -> None:
+    root = Path(__file__).parents[1]
+    pages = {look.reference for look in METHODS.values() if look.reference.endswith(".md")}
+    assert pages
+    assert [page for page in sorted(pages) if not (root / page).is_file()] == []
 
 
 def test_an_oracle_is_always_called_one() -> None:

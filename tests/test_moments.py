@@ -34,7 +34,7 @@ def test_spread_is_right_wherever_the_mean_lies(ratio: float) -> None:
 def test_up_to_32_bits_are_summed_to_six_digits_in_every_block(dtype: torch.dtype, ratio: float) -> None:
     values = torch.from_numpy(np.random.default_rng(4).normal(ratio, 1.0, 40 * BLOCK + 7)).to(dtype)
     _, means, squares = block_moments(values)
-    digits = 1e-7 if dtype == torch.float32 else 5e-7
+    digits = 2e-7 if dtype == torch.float32 else 5e-7  # the order of a sum depends on the processor
     for block, mean, square in zip(torch.split(values.double(), BLOCK), means, squares, strict=True):
         assert float(mean) == pytest.approx(float(block.mean()), rel=digits, abs=digits)
         assert float(square) == pytest.approx(float((block - block.mean()).square().sum()), rel=10 * digits)

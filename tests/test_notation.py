@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "notation.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "notation.md"
 MODULES = r"units|weights|channels|denoisers|theory|tuning|experiments"
 
 

@@ -1,7 +1,9 @@
 """Records survive crashes: what was written whole is read back, what was torn is dropped."""
 
+import gzip
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,9 +100,57 @@ def test_a_record_that_cannot_be_written_leaves_the_file_alone(tmp_path: Path) -
 RESULT = {"experiment": "noisy_inference", "method": "ml", "wnr_db": 3.0, "draw": 0, "accuracy": 0.5}
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl*")), ids=lambda path: path.parent.name)
 def test_the_stored_records_are_sound(path: Path) -> None:
-    assert len(records.read(path)) == len(path.read_bytes().splitlines())
+    content = gzip.decompress(path.read_bytes()) if path.suffix == records.COMPRESSED else path.read_bytes()
+    assert len(records.read(path.parent / path.name.removesuffix(records.COMPRESSED))) == len(content.splitlines())
+
+
+def compress(path: Path) -> Path:
+    packed = path.with_name(path.name + records.COMPRESSED)
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return packed
+
+
+def test_compressed_records_are_read_and_a_run_goes_on_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT, RESULT | {"draw": 1}])
+    compress(path)
+    assert records.is_there(path)
+    assert [record["draw"] for record in records.read(path)] == [0, 1]
+    records.append(path, [RESULT | {"draw": 2}])
+    assert [record["draw"] for record in records.read(path)] == [0, 1, 2]
+
+
+def test_damage_in_compressed_records_is_set_aside_too(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT, RESULT | {"draw": 1}])
+    path.write_bytes(path.read_bytes() + b"half of\n")
+    packed = compress(path)
+    records.append(path, [RESULT | {"draw": 2}])
+    assert len(records.set_damage_aside(path)) == 1
+    assert not packed.exists()
+    assert [record["draw"] for record in records.read(path)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("spoil", [lambda packed: packed[:-9], lambda packed: b"no gzip", lambda packed: packed[:12]])
+def test_a_broken_gzip_file_is_named(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT])
+    packed = compress(path)
+    packed.write_bytes(spoil(packed.read_bytes()))
+    with pytest.raises(InvalidConfig, match=r"records.jsonl.gz is not a whole gzip file"):
+        records.read(path)
+
+
+def test_a_file_that_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "records.jsonl"
+    records.append(path, [RESULT])
+    compress(path)
+    monkeypatch.setattr(records, "MOST_BYTES", 10)
+    with pytest.raises(InvalidConfig, match="unpacks to more than 10 bytes"):
+        records.read(path)
 
 
 def test_a_nest_without_end_and_text_that_is_none_are_named(tmp_path: Path) -> None:

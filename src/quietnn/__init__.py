@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from quietnn.repairs.batchnorm.calibrate import calibrate as calibrate
     from quietnn.repairs.batchnorm.calibrate import calibrate_structured as calibrate_structured
     from quietnn.repairs.batchnorm.calibrate import re_estimate as re_estimate
+    from quietnn.repairs.beside.beside import Beside as Beside
     from quietnn.repairs.branches import denoise_branches as denoise_branches
     from quietnn.repairs.denoise import denoise as denoise
     from quietnn.repairs.finetuning import finetune as finetune
@@ -60,6 +61,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AWGN": "quietnn.channels.awgn",
     "AffineDenoiser": "quietnn.repairs.affine",
+    "Beside": "quietnn.repairs.beside.beside",
     "Channel": "quietnn.channels.base",
     "Evidence": "quietnn.evidence",
     "Examples": "quietnn.tasks.base",
@@ -134,7 +136,7 @@ _FORMER = {
     "Streaming": "quietnn.checkpoints.workers:Streaming",
     "SubsetScore": "quietnn.score:SubsetScore",
     "Trial": "quietnn.repairs.temperatures.result:Trial",
-    "Tried": "quietnn.repairs.auto:Tried",
+    "Tried": "quietnn.repairs.choice:Tried",
     "TunedTemperatures": "quietnn.checkpoints.temperatures:TunedTemperatures",
     "TuningResult": "quietnn.repairs.temperatures.result:TuningResult",
     "affine_coefficients": "quietnn.theory.family:affine_coefficients",

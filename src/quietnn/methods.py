@@ -37,6 +37,11 @@ class Method:
     reference: str = ""
 
 
+def _found(where: str) -> str:
+    """A reference as a reader finds it: a page of ours by its path."""
+    return f"docs/how-it-works/{where}" if where.endswith(".md") else where
+
+
 _ROWS = (
     ("ml", "ML", "#000000", "s", "--", "nothing", 0, "eq. (4)"),
     ("mmse", "MMSE", "#E69F00", "v", "-.", "nothing", 0, "eq. (8)"),
@@ -48,31 +53,38 @@ _ROWS = (
     ("mmse_pb_layerwise", "MMSE_pb layerwise", "#D55E00", "D", "-", "labels", 110, "eq. (13), layer by layer"),
     ("mmse_pb_reused", "MMSE_pb reused", "#CC79A7", "P", "--", "nothing", 0, "eq. (13)"),
     ("mmse_pb_oracle", "MMSE_pb oracle", "#009E73", "*", ":", "labels", 22, "eq. (13)"),
-    ("calibrated", "Calibrated", "#882255", "X", "-", "inputs", 1, "docs/calibration.md"),
-    ("calibrated_balanced", "Calibrated, balanced classes", "#AA3377", "1", "-.", "shares", 1, "docs/calibration.md"),
-    ("branches", "MMSE of branches", "#77AADD", "$Y$", "-.", "inputs", 0, "docs/branches.md"),
-    ("branches_balanced", "MMSE of branches, balanced classes", "#225588", "$C$", "-", "shares", 1, "docs/branches.md"),
-    ("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "docs/language-models.md"),
-    ("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "docs/auto.md"),
-    ("energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "docs/auto.md"),
-    ("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "docs/structured.md"),
-    ("self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "docs/self-training.md"),
-    ("mmse_calibrated", "MMSE, calibrated", "#CC6677", "_", "-.", "inputs", 1, "docs/calibration.md"),
+    ("calibrated", "Calibrated", "#882255", "X", "-", "inputs", 1, "calibration.md"),
+    ("calibrated_balanced", "Calibrated, balanced classes", "#AA3377", "1", "-.", "shares", 1, "calibration.md"),
+    ("branches", "MMSE of branches", "#77AADD", "$Y$", "-.", "inputs", 0, "branches.md"),
+    ("branches_balanced", "MMSE of branches, balanced classes", "#225588", "$C$", "-", "shares", 1, "branches.md"),
+    ("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "directions.md"),
+    ("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "auto.md"),
+    ("energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "auto.md"),
+    ("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "structured.md"),
+    ("self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "self-training.md"),
+    ("mmse_calibrated", "MMSE, calibrated", "#CC6677", "_", "-.", "inputs", 1, "calibration.md"),
     ("re_estimated", "Re-estimated", "#DDAA33", "d", ":", "inputs", 1, "Schneider et al. 2020"),
-    ("mmse_pb_gradient", "MMSE_pb by gradient", "#999933", "H", "-", "labels", 110, "docs/posterior.md"),
-    ("finetuned", "Fine-tuned", "#888888", "8", "--", "labels", 270, "docs/posterior.md"),
+    ("adapted_statistics", "BatchNorm adaptation", "#EECC66", "$N$", ":", "inputs", 1, "Schneider et al. 2020"),
+    ("t3a", "T3A", "#EEAACC", "$3$", ":", "inputs", 1, "Iwasawa and Matsuo 2021"),
+    ("tent", "TENT", "#BBCC33", "$T$", "--", "inputs", 97, "Wang et al. 2021"),
+    ("eata", "EATA", "#AAAA00", "$F$", "--", "inputs", 100, "Niu et al. 2022"),
+    ("sar", "SAR", "#5B8C3A", "$R$", "--", "inputs", 190, "Niu et al. 2023"),
+    ("mmse_pb_gradient", "MMSE_pb by gradient", "#999933", "H", "-", "labels", 110, "posterior.md"),
+    ("finetuned", "Fine-tuned", "#888888", "8", "--", "labels", 270, "posterior.md"),
     ("lora", "Low rank (LoRA)", "#BBBBBB", "$L$", "--", "labels", 270, "Hu et al. 2022"),
-    ("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "docs/posterior.md"),
-    ("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "docs/noisy-training.md"),
-    ("mmse_pb_fixed_oracle", "MMSE_pb fixed, oracle", "#7DA87B", "2", ":", "labels", 0, "docs/noisy-training.md"),
-    ("carried", "Prior carried", "#AA4499", "x", "-", "labels", 0, "docs/noisy-training.md"),
-    ("planned", "Planned", "#CC3311", "3", "-", "labels", 0, "docs/noisy-training.md"),
-    ("planned_bold", "Planned, bold", "#882200", "$W$", "-", "labels", 0, "docs/noisy-training.md"),
-    ("planned_layerwise", "Planned layerwise", "#EE7733", "4", "-.", "labels", 0, "docs/noisy-training.md"),
-    ("auto", "Auto", "#332288", "p", "-", "labels", 330, "docs/auto.md"),
-    ("auto_unlabelled", "Auto, no labels", "#7766BB", "|", "-.", "inputs", 1, "docs/auto.md"),
+    ("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "posterior.md"),
+    ("posterior_adapter", "Posterior, adapter", "#227766", "$A$", "-.", "labels", 154, "posterior.md"),
+    ("posterior_digital", "Posterior, digital", "#88CCBB", "$O$", ":", "labels", 148, "posterior.md"),
+    ("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "noisy-training.md"),
+    ("mmse_pb_fixed_oracle", "MMSE_pb fixed, oracle", "#7DA87B", "2", ":", "labels", 0, "noisy-training.md"),
+    ("carried", "Prior carried", "#AA4499", "x", "-", "labels", 0, "noisy-training.md"),
+    ("planned", "Planned", "#CC3311", "3", "-", "labels", 0, "noisy-training.md"),
+    ("planned_bold", "Planned, bold", "#882200", "$W$", "-", "labels", 0, "noisy-training.md"),
+    ("planned_layerwise", "Planned layerwise", "#EE7733", "4", "-.", "labels", 0, "noisy-training.md"),
+    ("auto", "Auto", "#332288", "p", "-", "labels", 330, "auto.md"),
+    ("auto_unlabelled", "Auto, no labels", "#7766BB", "|", "-.", "inputs", 1, "auto.md"),
 )
-METHODS = {row[0]: Method(*row) for row in _ROWS}
+METHODS = {row[0]: Method(*row[:-1], _found(row[-1])) for row in _ROWS}
 """Every known method, in the order of tables and legends."""
 
 REFERENCE = "ml"

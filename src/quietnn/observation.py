@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from numbers import Real
 from types import NoneType
 from typing import Any, Generic, TypeVar, cast
@@ -28,6 +29,9 @@ _MOST_REMEMBERED = 12
 
 _VERSIONS = "versions"
 
+_IN_TILES, _TILE_READER = "analog_module", "quietnn.analog.readout"
+"""What a layer of aihwkit keeps its weights in, and who reads them; loaded for such a network alone."""
+
 Gain = float | Mapping[str, float]
 """By how much a channel multiplies the weights, or what it adds to all alike: one number, or by tensor name."""
 
@@ -49,7 +53,7 @@ class Observation(Generic[Received, Noise]):
         noisy: names of the tensors that went through the channel, where the usual rule does not fit.
         normalisation: module types, beside the usual ones, whose parameters carry no noise.
         statistics: of the clean weights, `{"whole": ...}`, where the sender tells them.
-        as_received: what arrived, where gain and offset have been undone since.
+        as_received: the observation as it was, where gain and offset have been undone since.
 
     >>> observation = Observation(torch.tensor([1.0, 2.0]), 0.1, gain=0.5, offset=1.0)
     >>> observation.at_unit_gain().received
@@ -64,7 +68,7 @@ class Observation(Generic[Received, Noise]):
     noisy: tuple[str, ...] | None = field(default=None, repr=False)
     normalisation: tuple[type[nn.Module], ...] = field(default=NORMALISATION_TYPES, repr=False)
     statistics: Mapping[str, WeightStatistics] | None = field(default=None, repr=False)
-    as_received: Any = field(default=None, repr=False)
+    as_received: "Observation[Any, Any] | None" = field(default=None, repr=False)
     _memory: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +105,7 @@ class Observation(Generic[Received, Noise]):
         if not isinstance(self.received, nn.Module):
             raise QuietnnError(
                 f"this repair runs the network, and what arrived is a {type(self.received).__name__}; "
-                "load it first: model.load_state_dict(state), then repair(model, ...)"
+                "load it first, model.load_state_dict(state), and give the network instead"
             )
         return self.received
 
@@ -115,8 +119,9 @@ class Observation(Generic[Received, Noise]):
         """The noise variance; refused where it is not known."""
         if self.noise_variance is None:
             raise InvalidConfig(
-                "the noise power is unknown; give it: repair(model, noise_variance=1e-4) or repair(model, wnr_db=6). "
-                "noise_power_from_pilots, noise_power_from_receptions and noise_power_from_batch_norm estimate it"
+                "the noise power is unknown; give it: noise_variance=1e-4 or wnr_db=6, beside the other arguments of "
+                "this call, or to observe(model, ...). noise_power_from_pilots, noise_power_from_receptions and "
+                "noise_power_from_batch_norm estimate it"
             )
         return cast(NoiseVariance, self.noise_variance)
 
@@ -140,7 +145,7 @@ class Observation(Generic[Received, Noise]):
             for name, own in named.weights.items()
         }
         received = with_weights(self.received, whole)  # type: ignore[type-var]
-        return replace(self, received=received, gain=1.0, offset=0.0, as_received=self.received)
+        return replace(self, received=received, gain=1.0, offset=0.0, as_received=self)
 
     def on(self, received: Any, **changes: Any) -> "Observation[Any, Any]":
         """The same facts about another state of the network, for example one that was denoised since."""
@@ -179,7 +184,7 @@ def observe(
     """What a user passes as the first argument of a repair, as an observation at unit gain.
 
     Args:
-        what: an `Observation`; or a module, a state dict or a tensor.
+        what: an `Observation`; or a module, a state dict or a tensor. A network of aihwkit is read out of its tiles.
         noise_variance: `sigma_z^2` of a plain model; of an observation, in place of what it tells.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels instead; `sigma_z^2 = Var(r) / (1 + eta)`.
         noisy: names of the noisy tensors, where the usual rule does not fit.
@@ -194,6 +199,8 @@ def observe(
         )
     if isinstance(noisy, str):
         raise InvalidConfig(f"noisy is the text {noisy!r}; give names of tensors: noisy=[{noisy!r}]")
+    if isinstance(what, nn.Module) and any(hasattr(layer, _IN_TILES) for layer in what.modules()):
+        what = import_module(_TILE_READER).read_out(what)
     if isinstance(what, Observation):
         facts: dict[str, Any] = {} if noisy is None else {"noisy": tuple(noisy)}
         if normalisation is not NORMALISATION_TYPES:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ class Score:
         num_examples: how many examples were seen.
         value: a score of the user's own (perplexity, F1, ...), as it was returned; `loss` then holds it, with its sign
             changed if more is better.
+        right: whether each example is right, where that was kept; intervals over test examples need it.
 
     >>> Score(accuracy=0.5, loss=0.7, num_examples=100)
     Score(accuracy=0.5, loss=0.7, num_examples=100)
@@ -29,6 +30,7 @@ class Score:
     loss: float
     num_examples: int
     value: float | None = None
+    right: Tensor | None = field(default=None, compare=False, repr=False)
 
     @property
     def standard_error(self) -> float:

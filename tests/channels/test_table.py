@@ -34,7 +34,7 @@ from quietnn.weights import Weights
 
 RUN = CliRunner()
 BUILT_IN = [name for name, row in CHANNELS.items() if not row.package]
-PAGE = Path(__file__).parents[2] / "docs" / "channels.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "channels.md"
 
 
 @dataclass(frozen=True)

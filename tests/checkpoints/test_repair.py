@@ -11,10 +11,12 @@ import quietnn
 from quietnn.channels.quantisation import Quantisation
 from quietnn.checkpoints.inspect import inspect_checkpoint
 from quietnn.checkpoints.opening import open_checkpoint
-from quietnn.checkpoints.repair import observe_checkpoint, write_repaired
+from quietnn.checkpoints.repair import observe_checkpoint, write_beside, write_repaired
 from quietnn.checkpoints.transmit import transmit_checkpoint_through
 from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.repairs.base import Repaired
+from quietnn.repairs.beside.beside import Beside
+from quietnn.repairs.front import repair
 
 
 @pytest.fixture
@@ -89,3 +91,29 @@ def test_values_that_are_not_finite(network: nn.Sequential, noisy: Path, tmp_pat
     with pytest.raises(InvalidWeights, match=r"0.weight is not finite after the repair"):
         write_repaired(noisy, tmp_path / "out.safetensors", Repaired(network, "by hand", 0.0, {}))
     assert len(open_checkpoint(noisy).history) == 1
+
+
+def test_what_stands_beside_a_folder_is_an_adapter(tmp_path: Path) -> None:
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=30
+    )
+    model = transformers.BertForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path / "in")
+    repaired = repair(model, method="mmse_layerwise", wnr_db=3.0, trainable="digital")
+    write_beside(tmp_path / "in", tmp_path / "adapter", repaired, model)
+    tokens = torch.arange(12).view(2, 6)
+    expected = repaired.model(tokens).logits
+    found = peft.PeftModel.from_pretrained(model, str(tmp_path / "adapter")).eval()(tokens).logits
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_what_stands_beside_a_file_is_written_as_safetensors(
+    network: nn.Sequential, noisy: Path, tmp_path: Path
+) -> None:
+    repaired = repair(network, method="mmse", wnr_db=3.0, trainable="digital")
+    write_beside(noisy, tmp_path / "beside.safetensors", repaired, network)
+    assert repr(Beside.from_state_dict(load_file(tmp_path / "beside.safetensors"))) == repr(repaired.beside)
+    with pytest.raises(InvalidConfig, match=r"name it beside\.safetensors"):
+        write_beside(noisy, tmp_path / "beside.pt", repaired, network)
+    assert not (tmp_path / "beside.pt").exists()

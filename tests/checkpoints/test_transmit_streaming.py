@@ -215,10 +215,10 @@ def growth(folder: Path, channel: str) -> None:
 @pytest.mark.parametrize(
     "channel",
     [
-        "quantise:num_bits=4",
-        "fading:wnr_db=10",
+        pytest.param("quantise:num_bits=4", marks=pytest.mark.slow),
+        pytest.param("fading:wnr_db=10", marks=pytest.mark.slow),
         "protected:wnr_db=10,names=0.*",
-        "digital:wnr_db=10",
+        pytest.param("digital:wnr_db=10", marks=pytest.mark.slow),
         pytest.param("aihwkit:seconds=3600", marks=[pytest.mark.analog, pytest.mark.slow]),
         pytest.param("sionna:wnr_db=10", marks=[pytest.mark.wireless, pytest.mark.slow]),
     ],

@@ -1,6 +1,7 @@
 """`quietnn configs`, `sweep`, `demo`, `federate` and `theory` as a user types them."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -59,19 +60,24 @@ def test_the_demo_leaves_records_figures_and_a_page_and_prints_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With fewer draws and WNRs than the real one, which takes most of a minute."""
-    whole = config.load_config(NoisyInference, Path("digits"))
-    small = NoisyInference(
-        "digits", "digits", (2.0, 12.0), whole.methods, num_draws=2, num_tuning_examples=50, num_test_examples=200
+    whole = config.load_config(NoisyInference, Path("digits"), preset="demo")
+    assert {"ml", "mmse", "mmse_pb", "mmse_pb_layerwise", "calibrated", "self_trained", "posterior"} == set(
+        whole.methods
     )
-    monkeypatch.setattr(config, "load_config", lambda kind, path: small)
+    small = replace(whole, wnr_db=(2.0, 12.0), num_draws=2, num_tuning_examples=50, num_test_examples=200)
+    asked = []
+    monkeypatch.setattr(config, "load_config", lambda kind, path, *, preset: asked.append((path, preset)) or small)
     sweep(small, tmp_path, engine="inline")
+    swept = (tmp_path / "records.jsonl").read_bytes()
     result = RUN.invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
+    assert asked == [(Path("digits"), "demo")]
+    assert (tmp_path / "records.jsonl").read_bytes() == swept, "what is there is not made again"
     assert len(records.read(tmp_path / "records.jsonl")) == 2 * 2 * len(small.methods) + 1
     for name in ("accuracy.png", "accuracy.svg", "surface.png", "layers.png", "summary.md", "report.html"):
         assert (tmp_path / name).stat().st_size > 0
-    assert "MMSE" in result.output
-    assert "dB" in result.output
+    for label in ("MMSE", "Calibrated", "Self-trained, no labels", "Posterior", "dB"):
+        assert label in result.output
 
 
 FEDERATION = """

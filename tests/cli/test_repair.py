@@ -139,3 +139,26 @@ def test_a_folder_does_not_become_a_file(tmp_path: Path) -> None:
     save_file(digits_task().load_model().state_dict(), tmp_path / "in" / "model.safetensors")
     with pytest.raises(InvalidConfig, match="give the name of a folder"):
         call(tmp_path / "in", tmp_path / "out.safetensors", "--method", "mmse", "--wnr-db", 3)
+
+
+def test_what_stands_beside_weights_is_written_in_their_place(tmp_path: Path, sent: Path) -> None:
+    out = tmp_path / "beside.safetensors"
+    asked = ("--task", "digits", "--recorded", "--method", "calibrated", "--trainable", "digital")
+    told = call(sent, out, *asked)
+    assert "of the parameters beside the weights, which stay" in told
+    received = digits_task().load_model()
+    received.load_state_dict(load_file(sent))
+    beside = quietnn.Beside.from_state_dict(load_file(out))
+    observation = quietnn.transmit(digits_task().load_model(), channel="quantise:num_bits=2", seed=0)
+    inputs = digits_task().tuning_examples(100, 0).inputs
+    expected = quietnn.calibrate(observation, inputs).model
+    torch.testing.assert_close(beside.wrap(received)(inputs), expected(inputs), atol=1e-4, rtol=1e-4)
+    with pytest.raises(InvalidConfig, match="--overwrite"):
+        call(sent, out, *asked)
+
+
+def test_what_stands_beside_needs_the_network(tmp_path: Path, sent: Path) -> None:
+    with pytest.raises(InvalidConfig, match="add --task NAME"):
+        call(sent, tmp_path / "out.safetensors", "--method", "mmse", "--wnr-db", 3, "--trainable", "digital")
+    with pytest.raises(InvalidConfig, match="trainable='adapter', rank=2"):
+        call(sent, tmp_path / "out.safetensors", "--task", "digits", "--rank", 2)

@@ -41,6 +41,7 @@ def _noisy(clean: Path, tmp_path: Path) -> Path:
 def test_a_folder_comes_out_that_transformers_loads_and_that_predicts_better(noisy: Path, tmp_path: Path) -> None:
     told = call("repair", noisy, tmp_path / "out", "--text", tmp_path / "notes.txt", "--recorded", "--save-memory")
     assert "perplexity on " in told
+    assert "no better than" not in told
     assert "Repaired('posterior'" in told
     (tmp_path / "test.txt").write_text(story(60, 200))
     transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
@@ -50,6 +51,11 @@ def test_a_folder_comes_out_that_transformers_loads_and_that_predicts_better(noi
         task = language_model(folder, test=tmp_path / "test.txt")
         losses.append(task.score_of(task.load_model(), task.test_examples(None)).loss)
     assert losses[1] < losses[0] - 0.1
+
+
+def test_a_repair_that_is_no_better_is_told_of(noisy: Path, tmp_path: Path) -> None:
+    told = call("repair", noisy, tmp_path / "out", "--text", tmp_path / "notes.txt", "--recorded", "--method", "ml")
+    assert "no better than the received model" in told
 
 
 def test_noise_by_tensor_from_a_file(noisy: Path, tmp_path: Path) -> None:

@@ -157,3 +157,22 @@ def test_a_network_that_comes_back_bit_for_bit_is_scored_once(monkeypatch: pytes
     assert found[3]["loss"] != found[0]["loss"]
     assert found[4]["loss"] != found[3]["loss"]
     assert len(scored) == 3  # clean, and the two of the noisy draw
+
+
+def test_a_network_that_computes_through_converters(tmp_path: Path) -> None:
+    config = replace(channels("pcm", levels=(86400.0,)), methods=("ml", "calibrated"))
+    noisy = replace(config, converter="7-9-bit-devices")
+    assert noisy.digest != config.digest == replace(config, input_ranges="largest").digest
+    exact, computed = (sweep(one, tmp_path / one.converter, engine="inline") for one in (config, noisy))
+    assert computed[0]["loss"] == exact[0]["loss"]  # the clean network computes exactly
+    assert [record["converter"] for record in computed] == ["7-9-bit-devices"] * 3
+    for one, other in zip(exact[1:], computed[1:], strict=True):
+        assert other["loss"] != one["loss"]
+        assert other["assumed_noise_variance"] > one["assumed_noise_variance"]
+    assert sweep(noisy, tmp_path / "again", engine="inline")[1]["loss"] == computed[1]["loss"]
+
+
+@pytest.mark.parametrize("settings", [{"converter": "9-bit"}, {"input_ranges": "wide"}])
+def test_an_unknown_converter_or_range_is_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfig, match="choose one of"):
+        replace(SMALL, **settings)  # type: ignore[arg-type]

@@ -72,12 +72,14 @@ def test_one_record_for_each_run_with_its_history(uninterrupted: list[Record]) -
     assert max(noisy["round_theta"]) < 1.0
 
 
+@pytest.mark.slow
 def test_worker_processes_make_the_same_records(
     small: NoisyTraining, tmp_path: Path, uninterrupted: list[Record]
 ) -> None:
     assert without_times(sweep(small, tmp_path, engine="processes", num_workers=2)) == uninterrupted
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_runs_it_ends_the_same(tmp_path: Path, uninterrupted: list[Record]) -> None:
     (tmp_path / "mini.toml").write_text(CONFIG)
     command = [sys.executable, "-m", "quietnn.cli.main", "federate", str(tmp_path / "mini.toml")]

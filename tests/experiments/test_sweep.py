@@ -89,7 +89,8 @@ def test_a_killed_worker_process_is_replaced(tmp_path: Path, uninterrupted: list
     assert without_times(found) == uninterrupted == without_times(records.read(tmp_path / "records.jsonl"))
 
 
-@pytest.mark.parametrize("engine", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["inline", "processes"])
 def test_killed_ten_times_at_random_moments_nothing_is_lost_and_nothing_is_twice(tmp_path: Path, engine: str) -> None:
     uninterrupted = without_times(list(replace(SMALL, num_draws=8).run()))
     (tmp_path / "mini.toml").write_text(CONFIG.replace("num_draws = 3", "num_draws = 8"))

@@ -76,8 +76,20 @@ def test_the_noise_hurts_and_leaves_something(name: str, trained: Callable[[str]
     assert network.floor + 0.1 * (clean - network.floor) < noisy < network.floor + 0.9 * (clean - network.floor)
 
 
-@pytest.mark.parametrize("evidence", ["nothing", "inputs", "loader", "inputs and labels"])
-@pytest.mark.parametrize("name", NAMES)
+LARGE = ("bert", "llama", "vit")
+"""Networks whose fits take ten seconds."""
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        pytest.param(name, evidence, marks=pytest.mark.slow)
+        if name in LARGE and evidence == "inputs and labels"
+        else (name, evidence)
+        for name in NAMES
+        for evidence in ("nothing", "inputs", "loader", "inputs and labels")
+    ],
+)
 def test_no_fall(name: str, evidence: str, trained: Callable[[str], Any], received: Any, repaired: Any) -> None:
     """The mean over draws and examples, and its standard error by both."""
     scores = trained(name).scores

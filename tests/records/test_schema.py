@@ -1,12 +1,16 @@
 """What a record must hold: a field that does not fit is named, in memory and in a file."""
 
+import json
+import math
 from pathlib import Path
 
 import pytest
 
 from quietnn import records
 from quietnn.errors import InvalidConfig
-from quietnn.records.schema import problem
+from quietnn.records.schema import config_problem, problem
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 RESULT = {"experiment": "noisy_inference", "method": "ml", "wnr_db": 3.0, "draw": 0, "accuracy": 0.5}
 RUN = RESULT | {"experiment": "noisy_training", "status": "finished"}
@@ -47,3 +51,13 @@ def test_unknown_fields_pass_and_a_task_may_have_a_score_of_its_own() -> None:
 
 def test_another_version_is_named_where_a_field_does_not_fit() -> None:
     assert problem(RESULT | {"draw": "0", "version": "0.0.1"}).endswith("; quietnn '0.0.1' wrote it and this is 0.1.0")
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("config.json")), ids=lambda path: path.parent.name)
+def test_the_stored_configurations_are_sound(path: Path) -> None:
+    assert config_problem(json.loads(path.read_text(encoding="utf-8"))) == ""
+
+
+def test_a_noiseless_channel_is_a_level() -> None:
+    assert config_problem({"wnr_db": [math.inf, 30.0]}) == config_problem({"wnr_db": ["inf"]}) == ""
+    assert "wnr_db is [nan]" in config_problem({"wnr_db": [math.nan]})

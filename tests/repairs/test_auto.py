@@ -191,6 +191,12 @@ def test_balanced_classes_allow_training_without_labels(miniature: object) -> No
     assert (none.name, none.passes) == ("ml", 0)
 
 
+def test_a_network_that_normalises_each_input_is_not_trained_without_labels(layer_normed: object) -> None:
+    result = auto(layer_normed.model, layer_normed.inputs, noise_variance=0.01, balanced_classes=True)
+    assert result.name == "energy_balanced"
+    assert "self_trained" not in {one.name for one in result.details["tried"]}
+
+
 def test_training_without_labels_that_fails_falls_back_to_calibration() -> None:
     regression = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).eval()
     result = auto(regression, torch.rand(20, 4), noise_variance=0.01, balanced_classes=True)
@@ -313,7 +319,7 @@ def test_a_loss_of_ones_own_has_no_accuracy(miniature: object) -> None:
     ("arguments", "message"),
     [
         ({"labels": torch.zeros(60, dtype=torch.int64)}, "labels came without inputs"),
-        ({"noise_variance": None}, "nothing to estimate it from"),
+        ({"noise_variance": None}, "only inputs of a network with BatchNorm tell it"),
         ({"noise_variance": -1.0}, "noise_variance is -1.0"),
         (
             {"inputs": torch.zeros(60, 8), "labels": torch.zeros(5, dtype=torch.int64)},

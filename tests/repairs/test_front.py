@@ -51,11 +51,11 @@ def network() -> nn.Module:
         # noise
         ((...,), {"wnr_db": 6.0}, "given twice, noise_variance=0.01 and wnr_db=6.0; leave one out"),
         ((...,), {"noise_variance": -1.0}, "noise_variance is -1.0"),
-        ((...,), {"noise_variance": None}, r"repair\(model, noise_variance=...\), or inputs"),
+        ((...,), {"noise_variance": None}, "give it: noise_variance=1e-4 or wnr_db=6, or use"),
         (
             (...,),
             {"noise_variance": None, "method": "mmse"},
-            r"repair\(model, noise_variance=1e-4\) or repair\(model, w",
+            "give it: noise_variance=1e-4 or wnr_db=6, beside the other arguments",
         ),
         ((...,), {"noise_variance": {"7": 0.1}}, "'7'"),
         # the method and what goes with it
@@ -155,7 +155,7 @@ def test_state_dicts_and_tensors_can_be_denoised_and_no_more(network: nn.Module,
     given = network.state_dict() if what == "state dict" else network[0].weight.detach()
     assert type(repair(given, method="mmse", noise_variance=0.01).model) is type(given)
     assert repair(given, noise_variance=0.01).name == "ml"
-    with pytest.raises(QuietnnError, match=r"load it first: model.load_state_dict\(state\)"):
+    with pytest.raises(QuietnnError, match=r"load it first, model.load_state_dict\(state\)"):
         repair(given, INPUTS, method="calibrated", noise_variance=0.01)
 
 

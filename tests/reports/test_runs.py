@@ -42,7 +42,9 @@ def test_a_broken_configuration_is_refused(content: str, make_records: Make, wri
     assert load_run(folder).config == {}
 
 
-def test_a_plan_that_no_run_could_fill_is_none() -> None:
-    run = Run("huge", Path(), {"wnr_db": [0.0] * 1000, "methods": ["ml"] * 1000, "num_draws": 1000}, ())
+@pytest.mark.parametrize(("methods", "num_draws"), [(["ml"] * 1000, 1000), ([], 10**9)])
+def test_a_plan_that_no_run_could_fill_is_none(methods: list[str], num_draws: int) -> None:
+    config = {"wnr_db": [0.0] * 1000, "methods": methods, "num_draws": num_draws, "num_rounds": 3}
+    run = Run("huge", Path(), config, ())
     assert planned_cells(run) is None
     assert missing_sentence(run) == ""

@@ -58,7 +58,7 @@ def test_gains_stand_beside_the_wnr_they_come_from() -> None:
     assert table.rows == (
         ("ML", "6.00", "–", "–", "2", ""),
         ("MMSE_pb", "5.00", "+1.00", "1.00 to 1.00", "2", "interval covers at most 50 %"),
-        ("MMSE", "–", "–", "–", "2", "MMSE never reaches 60 %"),
+        ("MMSE", "–", "–", "–", "2", "MMSE stays below 60 % up to 10 dB"),
     )
 
 
@@ -71,6 +71,14 @@ def test_cost_is_the_mean_over_results(make_records: Callable[..., list[Record]]
 
 def test_markdown_has_its_caption_first() -> None:
     assert to_markdown(Table("Two", ("a", "b"), (("x", "1"),))) == "**Two**\n\n| a | b |\n|---|---|\n| x | 1 |"
+
+
+def test_notes_stand_below_the_table_each_once() -> None:
+    rows = (("x", "1", "few; draws"), ("y", "2", ""), ("z", "3", "few; draws"), ("u", "4", "<none>"))
+    assert to_markdown(Table("Two", ("a", "b", "note"), rows)).splitlines()[4:] == [
+        *("| x | 1 | ¹ |", "| y | 2 |  |", "| z | 3 | ¹ |", "| u | 4 | ² |"),
+        *("", "- ¹ Few; draws.", "- ² &lt;none>."),
+    ]
 
 
 def test_markdown_keeps_hostile_cells_inside_their_cell() -> None:

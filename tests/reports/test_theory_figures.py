@@ -18,6 +18,7 @@ def run() -> list[records.Record]:
     return list(theory_records(num_samples=200))
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_from_the_file_alone_and_are_the_same_each_time(
     run: list[records.Record], tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from quietnn.theory.errata import (
 from quietnn.theory.quadratic import QuadraticNetwork
 from quietnn.units import ratio_to_db
 
-PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-it-works" / "errata.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 A real channel use at signal-to-noise ratio `eta` carries at most `C = log2(1 + eta) / 2` bits without error. Sent over
 as many uses as there are weights, a model has `C` bits a weight, which are spent on uniform steps, the smallest whose
 entropy, averaged over all weights, is at most `C`. Steps in proportion to each tensor's standard deviation give every
-layer the same relative error; one for the model has the least squared error and leaves layers of small weights nothing
-at few bits. docs/channels.md tells how it compares; scalar quantisation loses up to a quarter bit a weight.
+layer the same relative error. One step for the model has the least squared error, and leaves layers of small weights
+nothing at few bits. Scalar quantisation loses up to a quarter bit a weight (docs/reference/channels.md).
 """
 
 import math
@@ -108,7 +108,7 @@ class SettledCode(ByTensor):
 def bits_per_weight(weights: Mapping[str, Tensor], steps: Mapping[str, Sequence[float]]) -> list[float]:
     """The mean entropy of the quantised weights, each tensor coded by its own frequencies, for several steps of each.
 
-    Every tensor is looked at once, and sums are exact in any order of tensors.
+    Every tensor is read once, and sums are exact in any order of tensors.
 
     >>> bits_per_weight({"w": torch.tensor([-1.0, 0.0, 1.0, 2.0])}, {"w": [1.0, 100.0]})
     [2.0, 0.0]

@@ -12,7 +12,7 @@ reading, `t_r = 250 ns` that of a read:
               q(x) = min(0.0088 / max(x^0.65, 0.001), 0.2)
 
 *Resistive memory* relaxes rather than drifts: the spread grows, the mean stays (Wan et al., Nature 2022). Its fast read
-noise, about one per cent, is left out; docs/channels.md tells what else is not modelled.
+noise, about one per cent, is left out; docs/reference/channels.md tells what else is not modelled.
 
     read      max(x + sigma_t(x) n, 0)                  sigma_t a polynomial of degree four in x
 """

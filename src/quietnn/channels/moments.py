@@ -1,7 +1,7 @@
 """What a channel's error is like: its size, its part in line with the weights, the rest, and how Gaussian that is.
 
 Any channel, deterministic or not, can be written as `r = gain (w + z) + offset` with a noise that is uncorrelated with
-the weights (Bussgang 1952, for any distribution; docs/channels.md tells what follows).
+the weights (Bussgang 1952, for any distribution; docs/reference/channels.md tells what follows).
 """
 
 import math
@@ -115,7 +115,7 @@ class ErrorMoments:
 
     @property
     def best_multiplier(self) -> float:
-        """`Cov(w, r) / Var(r)`, the `theta` of the best linear estimate from `r` as it came."""
+        """`Cov(w, r) / Var(r)`, the `theta` of the best linear estimate from the received `r`."""
         return self.covariance / self.received_variance if self.received_variance else 0.0
 
 

@@ -5,11 +5,11 @@
     r = step * clamp(round(w / step), -m, m)        m = 2^(bits - 1) - 1
 
 The grid is symmetric about zero, as in usual weight quantisation: at 2 bits it is {-1, 0, 1}. With subtractive dither,
-`r = Q(w + u) - u`, the error is uniform and uncorrelated with the weights at any step; docs/channels.md tells more.
+`r = Q(w + u) - u`, the error is uniform and uncorrelated with the weights at any step (docs/reference/channels.md).
 
-*A shorter mantissa*, as in formats of 16 bits and fewer: of the 23 bits of a float32 the first few are kept, by cutting
-(towards zero, which shrinks every weight) or by rounding to the nearest with ties to even (which does not). Exponents
-keep their 8 bits.
+*A shorter mantissa*, as in formats of 16 bits and fewer: of the 23 bits of a float32 the first few are kept. The rest
+is cut (towards zero, which shrinks every weight) or rounded to the nearest with ties to even (which does not).
+Exponents keep their 8 bits.
 """
 
 from dataclasses import dataclass, replace

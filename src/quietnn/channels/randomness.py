@@ -1,7 +1,7 @@
 """Counter-based Gaussian noise: any stretch of any tensor's noise can be drawn without the rest.
 
 The generator is Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Its key is a hash
-of the seed and the tensor's name, its counter the number of the block, so the noise of a tensor is the same in
+of the seed and the tensor's name, its counter the number of the block. So the noise of a tensor is the same in
 whatever order, chunks or threads it is drawn, in memory or from a file.
 """
 

@@ -2,7 +2,7 @@
 
 Sionna lays out the grid of a slot, draws its channel and applies it. The receiver averages the two pilots of a
 subcarrier, smooths them over the subcarriers with the Wiener filter of the channel's frequency covariance `R`, and
-divides (docs/channels.md tells what is modelled and what is not):
+divides (docs/reference/channels.md tells what is modelled and what is not):
 
     h' = R (R + e I)^-1 h_ls       e = N_0 / 2       error variance  q = diag(R - R (R + e I)^-1 R)
     y / h' = x + (g x + n) / h'                      noise variance of a symbol  (N_0 + p q) / |h'|^2

@@ -156,7 +156,7 @@ def drop_quantisation(config: Path) -> None:
     try:
         fields: Any = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return  # not there, or not a configuration; it stays as it came
+        return  # not there, or not a configuration; it stays as it is
     if isinstance(fields, dict) and fields.pop("quantization_config", None) is not None:
         config.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 

@@ -1,4 +1,7 @@
-"""A network that was repaired in memory, written as the file or folder that its noisy weights came from."""
+"""A network that was repaired in memory, written as the file or folder that its noisy weights came from.
+
+Or, where these weights stay, what stands beside them.
+"""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from quietnn.checkpoints.changes import Change, replaced_by
@@ -13,6 +17,7 @@ from quietnn.checkpoints.history import recorded_names, recorded_noise
 from quietnn.checkpoints.opening import check_target, open_checkpoint
 from quietnn.checkpoints.workers import Streaming
 from quietnn.errors import InvalidConfig, InvalidWeights, MissingData
+from quietnn.files import replacing_file, replacing_folder
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 
@@ -87,12 +92,36 @@ def write_repaired(
             raise InvalidWeights(f"{name} is not finite after the repair; choose another --method")
         if not torch.equal(tensor, checkpoint.read(name).to(tensor.dtype)):
             changes[name] = replaced_by(tensor)
-    if not changes and any(name not in checkpoint.shapes for name in state):
-        foreign = next(name for name in state if name not in checkpoint.shapes)
+    written = {
+        state[name].data_ptr() for name in checkpoint.shapes if name in state
+    }  # a tied tensor has one name there
+    foreign = [name for name, one in state.items() if name not in checkpoint.shapes and one.data_ptr() not in written]
+    if not changes and foreign:
         raise InvalidWeights(
-            f"the network calls a tensor {foreign!r}, and {source} has no tensor of that name, so nothing would be "
+            f"the network calls a tensor {foreign[0]!r}, and {source} has no tensor of that name, so nothing would be "
             "written; let the task make a network whose names are those of the file"
         )
     step = {"verb": "repair", "method": repaired.name, "passes": repaired.passes, "tensors": list(changes)}
     checkpoint.write(out, changes, step, streaming or Streaming(), overwrite=overwrite)
     return tuple(changes)
+
+
+def write_beside(source: Path, out: Path, repaired: Repaired, received: nn.Module, *, overwrite: bool = False) -> None:
+    """Write what stands beside the weights of a file, as safetensors; or of a folder, as an adapter that peft loads.
+
+    Args:
+        source: where the noisy weights came from; they are not written again.
+        out: what to write, of the same kind.
+        repaired: by a method that left the weights as they are.
+        received: the network as it was loaded from there.
+        overwrite: whether an output that is there is replaced.
+    """
+    if source.is_dir():
+        with replacing_folder(out, overwrite=overwrite) as folder:
+            repaired.beside.save_peft(folder, received, overwrite=True)
+        return
+    if out.suffix != ".safetensors":
+        raise InvalidConfig(f"what stands beside weights is written as safetensors; name it {out.stem}.safetensors")
+    told = {"method": repaired.name, "beside": source.name}
+    with replacing_file(out, overwrite=overwrite) as file:
+        save_file(repaired.beside.state_dict(), file, told)

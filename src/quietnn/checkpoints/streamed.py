@@ -99,7 +99,7 @@ class StreamedCheckpoint:
         run(jobs, work, streaming.readers, chunk)
 
     def read(self, name: str) -> Tensor:
-        """One tensor, whole and in its shape; to be looked at only. From any thread."""
+        """One tensor, whole and in its shape; to be read only. From any thread."""
         shard, entry = self._shard_of[name], self.entries[name]
         tensor = torch.empty(entry.shape, dtype=TORCH_DTYPES[entry.dtype])
         read_into(tensor.view(-1).view(torch.uint8), shard.path, shard.header.data_start + entry.begin)

@@ -34,8 +34,8 @@ class Streaming:
     """How a file is streamed. None of it changes the result.
 
     Attributes:
-        num_threads: threads that read, compute and write; None stands for one a core to read, and for three a core to
-            write, so that some compute while others wait for the disk, but for 24 at most, for each has a buffer.
+        num_threads: threads that read, compute and write. None stands for one a core to read, and for three a core to
+            write, so that some compute while others wait for the disk. It is 24 at most, as each has a buffer.
         chunk: weights that a thread holds at a time, rounded up to a multiple of 65,536.
         on_progress: told the number of bytes of each chunk that is done, from any thread.
     """

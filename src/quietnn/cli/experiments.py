@@ -28,7 +28,10 @@ def demo(
     wnr_db: Annotated[float, typer.Option(help="WNR of the noise on the language model.")] = 14.0,
     prompt: Annotated[str, typer.Option(help="What the language model goes on from.")] = "One day",
 ) -> None:
-    """Put noise on a small trained network, denoise it every way, and show what each is worth."""
+    """Put noise on a small trained network, repair it in six ways, and show what each is worth.
+
+    Safe to kill: run it again and it does only what is missing.
+    """
     if language_model is not None:
         _demo_language_model(language_model, text or [], wnr_db, prompt)
         return
@@ -39,11 +42,13 @@ def demo(
     from quietnn.experiments.sweep import sweep
 
     with record_progress("digits under noise") as on_record:
-        sweep(load_config(NoisyInference, Path("digits")), out, num_workers=workers, on_record=on_record)
+        experiment = load_config(NoisyInference, Path("digits"), preset="demo")
+        sweep(experiment, out, num_workers=workers, on_record=on_record)
     report_inference([out])
     typer.echo(
-        "Plain MMSE does worse than ML here: it shrinks the signal, while BatchNorm's stored statistics expect its "
-        "full size.\nCalibration fits those statistics to the noisy weights, with the same examples without labels."
+        "ML is the network as received. Calibration refits BatchNorm's statistics to it by 100 inputs, in one pass.\n"
+        "Self-training moves the weights too, by the same inputs; the posterior, by inputs and labels.\n"
+        "MMSE alone does harm here: it shrinks the signal, while BatchNorm's stored statistics expect its full size."
     )
 
 

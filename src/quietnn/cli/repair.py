@@ -10,6 +10,9 @@ from quietnn.cli import options
 STREAMED = {"ml": ("ml", "whole"), "mmse": ("mmse", "whole"), "mmse_layerwise": ("mmse", "layerwise")}
 """Repairs that need no network, and what `quietnn denoise` calls them: method and groups."""
 
+_PASSES_ON_TEXT = 20
+"""About what a fit takes in mini-batches of text, for the bar."""
+
 
 def repair(
     what: Annotated[Path, typer.Argument(help="The noisy weights: a .safetensors or .pt file, or a model folder.")],
@@ -29,7 +32,9 @@ def repair(
     save_memory: Annotated[
         bool, typer.Option(help="With a text: hold one block's activations at a time; takes a third longer.")
     ] = False,
-    method: Annotated[str, typer.Option(help="auto, or a repair by name; a wrong name lists them.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto (with a text: posterior), or a repair by name; a wrong name lists them.")
+    ] = "auto",
     noise_variance: options.NoiseVariance = None,
     wnr_db: options.ReceivedWnr = None,
     noise_file: Annotated[
@@ -40,6 +45,17 @@ def repair(
     labels: options.UseLabels = True,
     balanced_classes: options.BalancedClasses = False,
     max_passes: options.MaxPasses = 450,
+    trainable: Annotated[
+        str,
+        typer.Option(
+            help="What may change: weights; or, where they stay, digital or adapter. Then OUT is what to add to WHAT: "
+            "a peft adapter for a model folder, else safetensors."
+        ),
+    ] = "weights",
+    rank: Annotated[int | None, typer.Option(help="Of an adapter (default: 8 or less).")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Or the share of the network's parameters that it may have.")
+    ] = None,
     seed: options.ExampleSeed = 0,
     data_dir: options.DataDir = None,
     overwrite: options.Overwrite = False,
@@ -49,11 +65,12 @@ def repair(
     A language model takes plain text: quietnn repair MODEL_FOLDER OUT_FOLDER --text notes.txt --recorded
     """
     from quietnn.checkpoints.opening import check_target, open_checkpoint
-    from quietnn.checkpoints.repair import observe_checkpoint, read_noise_file, write_repaired
+    from quietnn.checkpoints.repair import observe_checkpoint, read_noise_file, write_beside, write_repaired
     from quietnn.cli.progress import byte_progress, pass_progress
     from quietnn.errors import InvalidConfig
     from quietnn.evidence import Evidence
     from quietnn.repairs.base import REPAIRS
+    from quietnn.repairs.beside.where import Where
     from quietnn.repairs.front import repair as repair_model
     from quietnn.tasks.language_model import language_model, split_windows
     from quietnn.tasks.registry import is_own, load_task, own_function
@@ -63,13 +80,15 @@ def repair(
         own_function(task)  # its module may register a repair of its own
     if text and method == "auto":
         method = "posterior"  # text has a label for every token, and the posterior keeps its start where that is better
-    row = REPAIRS[method]
+    row, where = REPAIRS[method], Where(trainable, rank, budget)
     noise: dict[str, Any] = {"noise_variance": noise_variance, "wnr_db": wnr_db, "recorded": recorded}
     if noise_file is not None:
         if noise_variance is not None:
             raise InvalidConfig("--noise-file and --noise-variance both tell the noise; leave one out")
         noise["noise_variance"] = read_noise_file(noise_file)
     if task is None and not text:
+        if where.weights_stay:
+            raise InvalidConfig(f"--trainable {trainable} acts beside layers, so it needs the network; add --task NAME")
         _stream(what, out, method, noise, overwrite=overwrite)
         return
     if task is not None and text:
@@ -92,10 +111,17 @@ def repair(
         save_activations(model)
     observation = observe_checkpoint(what, model, **noise)
     asked: dict[str, Any] = {"balanced_classes": balanced_classes, "max_passes": max_passes, "seed": seed}
-    with pass_progress(row.label, row.cost):
+    asked |= where.options
+    expected = row.cost if labels or method != "auto" else 0.0  # what auto does without labels is seldom more than one
+    with pass_progress(row.label, min(expected, _PASSES_ON_TEXT) if text else expected):
         repaired = repair_model(observation, evidence if labels else evidence.without_labels(), method=method, **asked)
-    with byte_progress("write", threads=None) as streaming:
-        changed = write_repaired(what, out, repaired, overwrite=overwrite, streaming=streaming)
+    if where.weights_stay:
+        write_beside(what, out, repaired, observation.model, overwrite=overwrite)
+        told = f"{repaired.beside.share(model):.2%} of the parameters beside the weights, which stay"
+    else:
+        with byte_progress("write", threads=None) as streaming:
+            changed = write_repaired(what, out, repaired, overwrite=overwrite, streaming=streaming)
+        told = f"{len(changed)} tensors changed"
     typer.echo(str(repaired))
     if held_out is not None:
         before, after = (loaded.score_of(one, held_out) for one in (observation.model, repaired.model))
@@ -103,7 +129,9 @@ def repair(
             f"perplexity on {after.num_examples} tokens of the text that the repair did not see: "
             f"{before.number:.4g} -> {after.number:.4g} (loss {before.loss:.3f} -> {after.loss:.3f})"
         )
-    typer.echo(f"wrote {out}: {repaired.name}, {len(changed)} tensors changed")
+        if not after.loss < before.loss:
+            typer.echo("that is no better than the received model: give more text, or check the noise power")
+    typer.echo(f"wrote {out}: {repaired.name}, {told}")
 
 
 def _stream(what: Path, out: Path, method: str, noise: dict[str, Any], *, overwrite: bool) -> None:

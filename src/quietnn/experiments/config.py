@@ -37,7 +37,8 @@ def load_config(kind: type[Config], path: Path, *, preset: str | None = None, ov
         raise InvalidConfig(f"{path}: presets are tables; write [presets.NAME] above the keys of each")
     if preset is not None:
         if preset not in presets:
-            raise InvalidConfig(f"{path} has no preset {preset!r}; {suggest(preset, presets)}")
+            known = suggest(preset, presets) if presets else "it has none at all; leave --preset out"
+            raise InvalidConfig(f"{path} has no preset {preset!r}; {known}")
         values |= presets[preset]
     for override in overrides:
         values |= _override(override)

@@ -166,7 +166,7 @@ class _Run:
         }
 
     def _deployed(self) -> Record:
-        """Noise in both phases: the network sent over a noisy link and used as it came, or denoised per layer."""
+        """Noise in both phases: the network sent over a noisy link and used as received, or denoised per layer."""
         received, denoised = [], []
         for place, level in enumerate(self._config.deploy_wnr_db):
             observation = transmit(self._model, wnr_db=level, seed=derive_seed(self._seed, "deployment", place))

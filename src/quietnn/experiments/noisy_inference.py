@@ -15,9 +15,14 @@ from torch import Tensor, nn
 
 import quietnn
 from quietnn import records
+from quietnn.analog.converter import PRESETS
+from quietnn.analog.equivalent import observed_on_hardware
+from quietnn.analog.hardware import is_on_hardware, on_hardware
+from quietnn.analog.ranges import BY, FIXED
 from quietnn.channels.awgn import AWGN, Power
 from quietnn.channels.base import Channel, Rated
 from quietnn.channels.moments import effective_wnr_db
+from quietnn.channels.randomness import derive_seed
 from quietnn.channels.table import channel_named, level_of
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, unknown_choice
@@ -28,6 +33,7 @@ from quietnn.methods import CLEAN
 from quietnn.moments import WeightStatistics
 from quietnn.noise import scaled
 from quietnn.records import Record
+from quietnn.records.right import packed
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.temperatures.result import Criterion
 from quietnn.repairs.temperatures.tune import SEARCHES, Search
@@ -72,6 +78,8 @@ class NoisyInference:
         weights: a weights file, where the task's usual one is not meant.
         channel: a name of `quietnn.channels.table`, with settings: `"pcm:compensate=false"`.
         levels: for a channel that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
+        converter: a name of `quietnn.analog.PRESETS`, to compute with such converters; empty for exact computation.
+        input_ranges: of the converters: `"error"`, `"largest"` or `"fixed"`, see `quietnn.analog.calibrate_ranges`.
     """
 
     EXTENDABLE: ClassVar[tuple[str, ...]] = ("name", "wnr_db", "levels", "methods", "num_draws")
@@ -97,13 +105,16 @@ class NoisyInference:
     channel: str = WHITE
     levels: tuple[float, ...] = ()
     first_test_position: int = 0
+    converter: str = ""
+    input_ranges: str = "error"
 
     def __post_init__(self) -> None:
         if is_own(self.task):
             own_function(self.task)  # its module may register repairs and channels of its own
         for method in self.methods:
             check_method(method)
-        for name, choices in (("search", SEARCHES), ("statistics", ("received", "clean"))):
+        on_chip = {"converter": ("", *PRESETS), "input_ranges": (*BY, FIXED)}
+        for name, choices in {"search": SEARCHES, "statistics": ("received", "clean"), **on_chip}.items():
             if getattr(self, name) not in choices:
                 raise unknown_choice(name, getattr(self, name), choices)
         for kind, value in ((Criterion, self.criterion), (Criterion, self.layerwise_criterion), (Form, self.form)):
@@ -139,6 +150,8 @@ class NoisyInference:
             del decisive["channel"]  # as in runs from before there were others
         if self.first_test_position == 0:
             del decisive["first_test_position"]  # as in runs that could not choose it
+        if not self.converter:
+            del decisive["converter"], decisive["input_ranges"]  # as in runs that compute exactly
         return records.digest(decisive)
 
     def units(self) -> list[Unit]:
@@ -198,9 +211,19 @@ class Worker:
             clean = WeightStatistics.from_clean(noisy_weights(self._model).values())
             observation = replace(observation, statistics={"whole": clean})
         reuse_wnr_db = config.reuse_wnr_db
+        tuning = self._task.evidence(self._task.tuning_examples(config.num_tuning_examples, config.seed + draw))
+        if config.converter:
+            observation = observed_on_hardware(
+                observation,
+                config.converter,
+                tuning.without_labels(),
+                written=(self._model, self._channel(level)),
+                by=config.input_ranges,
+                seed=config.seed + draw,
+            )
         return Draw(
             observation,
-            self._task.evidence(self._task.tuning_examples(config.num_tuning_examples, config.seed + draw)),
+            tuning,
             oracle=self._oracle,
             reference=None if reuse_wnr_db is None else lambda: self._reference(reuse_wnr_db, draw),
             search=Search(
@@ -224,7 +247,10 @@ class Worker:
         return where | ({"rate": channel.rate(weights)} if isinstance(channel, Rated) else {})
 
     def _score(self, model: nn.Module) -> Score:
-        """The score on the test examples; a network that equals the last one bit for bit is not run again."""
+        """The score on the test examples, under fresh noise of the computation. The last network is not run again."""
+        if is_on_hardware(model):
+            fresh = on_hardware(model, self._config.converter, seed=derive_seed(self._config.seed, "test"))
+            return self._task.score_of(fresh, self._test)
         state = model.state_dict()
         if self._scored is None or not _equal(state, self._scored[0]):
             self._scored = deepcopy(state), self._task.score_of(model, self._test)
@@ -246,10 +272,12 @@ class Worker:
             **({} if score.accuracy is not None else {"score": score.number}),
             "loss": score.loss,
             "num_test_examples": score.num_examples,
+            **({} if score.right is None else {"right": packed(score.right.tolist())}),
             "noise_variance": assumed / db_to_ratio(config.noise_misjudged_db),
             "assumed_noise_variance": assumed,
             "num_tuning_examples": config.num_tuning_examples,
             "num_passes": math.ceil(made.passes),
+            **({"converter": config.converter, "input_ranges": config.input_ranges} if config.converter else {}),
             **described(made, draw),
             "seconds": round(time.perf_counter() - started, 3),
             "config": config.digest,

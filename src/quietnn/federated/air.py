@@ -1,7 +1,7 @@
 """What the updates meet on the air: a random gain for each device, their sum, and a channel's noise on it.
 
-docs/noisy-training.md derives the moments of each piece. The channel coefficient is Rayleigh with unit power,
-`h ~ CN(0, 1)`, constant over a round (block fading) and independent between devices and rounds.
+docs/how-it-works/noisy-training.md derives the moments of each piece. The channel coefficient is Rayleigh with unit
+power, `h ~ CN(0, 1)`, constant over a round (block fading) and independent between devices and rounds.
 """
 
 import math

@@ -68,7 +68,7 @@ Estimator = Callable[[ReceivedSum, Memory], Estimate]
 class Affine:
     """The family with the same temperatures in every round: `theta r + rho` (eq. 13).
 
-    `Affine(ML)` takes the sum as it came; `Affine(MMSE)` is the MMSE estimate, per layer with `groups="layerwise"`: a
+    `Affine(ML)` takes the received sum; `Affine(MMSE)` is the MMSE estimate, per layer with `groups="layerwise"`: a
     closed form, no search. Where the noise is so strong that the temperatures lie past the pole, the round is taken as
     it came, and a note says so.
     """

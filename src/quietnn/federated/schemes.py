@@ -1,6 +1,6 @@
 """The schemes that noisy training compares, by name, and the two estimators among them that remember.
 
-docs/noisy-training.md derives both of these and says why the best estimate of a round is not the best step.
+docs/how-it-works/noisy-training.md derives both and says why the best estimate of a round is not the best step.
 """
 
 import math

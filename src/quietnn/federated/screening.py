@@ -18,8 +18,8 @@ NORM_BOUND = 10.0
 """How many times the median norm of the others an update may have.
 
 With the paper's partition it never acted in 81 runs on the digits, and honest updates stayed below 2.5 times in 23
-others whose norms were looked at. Weights multiplied by -50 are hundreds of times the others' updates. Parts of very
-unequal sizes exceed it now and then; docs/security.md has the figures.
+others whose norms were recorded. Weights multiplied by -50 are hundreds of times the others' updates. Parts of very
+unequal sizes exceed it now and then.
 """
 
 _LARGEST_COUNT = 2**31

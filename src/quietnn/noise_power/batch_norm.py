@@ -5,16 +5,16 @@ inputs of covariance `C`, the variance of a channel is
 
     v' = share v + sigma^2 tr(C) + own        E[own] = 0,  Var[own] = q (4 sigma^2 tr(C) v + 2 sigma^4 tr(C)^2)
 
-where `q` is the concentration (docs/calibration.md) and `share` what is left of the signal: a part `u` of the inputs'
-power is noise of earlier layers, and between `1 - u` and all of `v` survives it. `tr(C)` and `v'` are measured on the
-same inputs, noise and all, so every layer gives an estimate
+where `q` is the concentration (docs/how-it-works/calibration.md) and `share` what is left of the signal: a part `u` of
+the inputs' power is noise of earlier layers, and between `1 - u` and all of `v` survives it. `tr(C)` and `v'` are
+measured on the same inputs, noise and all, so every layer gives an estimate
 
     sigma^2 = sum_c (v'_c - (1 - u / 2) v_c) / sum_c tr(C_c)
 
 that is good where noise outweighs the signal, whatever happened before. Layers are pooled by their precisions. What
-they disagree in beyond `own` is put down to a difference between these inputs and the sender's (docs/calibration.md,
-"the gap"), which acts on `v` and on all layers alike, as `share` does: both count as fully correlated in the standard
-error.
+they disagree in beyond `own` is put down to a difference between these inputs and the sender's ("The gap" in
+docs/how-it-works/calibration.md). It acts on `v` and on all layers alike, as `share` does, so both count as fully
+correlated in the standard error.
 """
 
 import copy

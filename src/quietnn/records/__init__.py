@@ -1,5 +1,6 @@
 """One result is one JSON line. Append, read, check, resume; no torch here, so reports redraw anywhere."""
 
+import gzip
 import hashlib
 import json
 import math
@@ -26,6 +27,12 @@ Record = dict[str, Any]
 
 RECORDS, CONFIG = "records.jsonl", "config.json"
 """The files of a run's folder."""
+
+COMPRESSED = ".gz"
+"""Ends the name of records that are kept compressed; new ones go into the plain file beside it."""
+
+MOST_BYTES = 1 << 28
+"""The largest file of records that is unpacked: ten times the largest known, far below the memory of a laptop."""
 
 MOST_RECORDS = 1_000_000
 """No run has more: ten years of work at five minutes a record, and the most that a page can count."""
@@ -109,8 +116,15 @@ def sole_writer(folder: Path) -> Iterator[None]:
                     folder.rmdir()
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a file of records, plain or compressed (`records.jsonl.gz`)."""
+    return path.is_file() or _compressed(path).is_file()
+
+
 def read(path: Path) -> list[Record]:
     """All whole records of a file, in order; none if there is no file. A torn last line is left out.
+
+    If the file is there compressed (`gzip records.jsonl`), its records come first.
 
     Raises:
         InvalidConfig: for a line in the middle that is no record, with its number and the field that does not fit.
@@ -152,6 +166,7 @@ def set_damage_aside(path: Path) -> list[Damage]:
         kept = aside.read_bytes() if aside.exists() else b""
         write_whole(aside, kept + b"".join(bad))
         write_whole(path, b"".join(line for line in _whole_lines(path) if line not in bad))
+        _compressed(path).unlink(missing_ok=True)
     return damaged
 
 
@@ -192,14 +207,32 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _compressed(path: Path) -> Path:
+    return path.with_name(path.name + COMPRESSED)
+
+
 def _whole_lines(path: Path) -> list[bytes]:
-    """The lines of a file that end as such; none if there is no file."""
-    if not path.exists():
-        return []
+    """The lines that end as such, of the compressed file and then of the plain one; none if there is neither."""
     try:
-        return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        contents = (_unpacked(_compressed(path)), path.read_bytes() if path.exists() else b"")
     except OSError as error:
-        raise InvalidConfig(f"{path} cannot be read ({error.strerror}); check that it is a file of yours") from error
+        reason = error.strerror or error
+        raise InvalidConfig(f"{path} cannot be read ({reason}); check that it is a file of yours") from error
+    return [line for content in contents for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _unpacked(path: Path) -> bytes:
+    """What a compressed file holds, empty if there is none; a small file that unpacks without end is refused."""
+    if not path.exists():
+        return b""
+    try:
+        with gzip.open(path) as file:
+            content = file.read(MOST_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InvalidConfig(f"{path} is not a whole gzip file ({error}); restore it or remove it") from error
+    if len(content) > MOST_BYTES:
+        raise InvalidConfig(f"{path} unpacks to more than {MOST_BYTES:,} bytes; unpack it with gunzip if you trust it")
+    return content
 
 
 def _with_sum(text: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from quietnn.records.right import unpacked
+
 INFERENCE, TRAINING, SELECTION, THEORY = "noisy_inference", "noisy_training", "noisy_training_selection", "theory"
 """The experiments whose records have a schema; `SELECTION` only chose temperatures for `TRAINING`."""
 
@@ -18,6 +20,7 @@ SELECTION_DRAW = -1
 """The draw under which a federation records the candidates for fixed temperatures."""
 
 _LARGEST_INT = 2**63
+_SAME = 1e-9
 _DEEPEST = 4
 _MOST_DECIBELS = 1_000.0
 
@@ -57,6 +60,19 @@ def _field_problem(record: Mapping[str, Any]) -> str:
 def config_problem(config: Mapping[str, Any]) -> str:
     """What is wrong with a stored configuration, where the reports read it; empty if nothing is."""
     return _misfit(config, _CONFIG)
+
+
+def fields() -> dict[str, dict[str, str]]:
+    """What every field must hold, in words, by experiment; a kind of theory record is `theory/KIND`.
+
+    >>> fields()["noisy_inference"]["accuracy"], fields()["noisy_inference"]["seconds"]
+    ('a number from 0 to 1', 'a finite number; may be left out')
+    """
+    kinds = {**_FIELDS, **{f"{THEORY}/{kind}": table for kind, table in _THEORY.items()}}
+    return {
+        name: {field: kind.words + ("; may be left out" if kind.optional else "") for field, kind in table.items()}
+        for name, table in kinds.items()
+    }
 
 
 def _misfit(record: Mapping[str, Any], kinds: "Mapping[str, _Kind]") -> str:
@@ -116,8 +132,8 @@ def _maybe(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _maybe_infinite(value: Any) -> bool:
-    """A level of a configuration, where infinity is written by its name."""
-    return value == "inf" or _number()(value)
+    """A level of a configuration; infinity, a noiseless channel, by its name or as JSON has it."""
+    return value in ("inf", math.inf) or _number()(value)
 
 
 def _trial(value: Any) -> bool:
@@ -159,6 +175,7 @@ _INFERENCE = _COMMON | {
     "trials": _Kind("a list of [lambda', beta, accuracy]", _list_of(_trial), optional=True),
     "group_temperatures": _Kind("a pair of numbers for each group", _pairs, optional=True),
     "group_wnr_db": _Kind("a number for each group", _numbers_by_name, optional=True),
+    "right": _Kind("text, the answers that are right as hexadecimal digits", _text, optional=True),
 }
 _TRAINING = _COMMON | {
     "accuracy": _Kind("a number from 0 to 1, or null", _number(0, 1), optional=True),
@@ -196,6 +213,8 @@ _TWINS = (("tested_rounds", "round_accuracy"), ("deployed_wnr_db", "deployed_ml"
 
 def _at_odds(record: Mapping[str, Any]) -> str:
     """Fields that fit one by one and not together."""
+    if experiment_of(record) == INFERENCE:
+        return _answers_at_odds(record)
     if experiment_of(record) not in (TRAINING, SELECTION):
         return ""
     for one, other in _TWINS:
@@ -207,6 +226,21 @@ def _at_odds(record: Mapping[str, Any]) -> str:
     if record.get("accuracy") is None and record.get("status") != "diverged":
         return "accuracy is missing, and status is not 'diverged'"
     return ""
+
+
+def _answers_at_odds(record: Mapping[str, Any]) -> str:
+    """Answers that are not those of the accuracy."""
+    text, num_examples = record.get("right"), record.get("num_test_examples")
+    if text is None:
+        return ""
+    if not num_examples:
+        return "right is given without num_test_examples"
+    try:
+        share = sum(unpacked(text, num_examples)) / num_examples
+    except ValueError as error:
+        return f"right is not what it must be: {error}"
+    is_same = record["accuracy"] is not None and abs(share - record["accuracy"]) < _SAME
+    return "" if is_same else f"right has an accuracy of {share:g}, and accuracy is {record['accuracy']}"
 
 
 def _flaw(value: Any, depth: int) -> str:

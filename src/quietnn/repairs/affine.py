@@ -1,7 +1,7 @@
 """The paper's denoisers: one affine map per group, four names for it; and one per weight, where the noise differs.
 
 The derivation of the family (eqs. 10, 13) goes through for each weight by itself ("Noise that differs",
-docs/channels.md); the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight.
+docs/reference/channels.md); the pole `lambda' = 1 + sigma_w^2 / max v_i` is that of the noisiest weight.
 """
 
 from collections.abc import Callable, Mapping
@@ -171,7 +171,7 @@ def _coefficients(
 
 
 def ml(statistics: WeightStatistics, noise_variance: float) -> AffineDenoiser:
-    """Maximum likelihood: `w_hat = r`, the weights as they came (eq. 4)."""
+    """Maximum likelihood: `w_hat = r`, the received weights (eq. 4)."""
     return AffineDenoiser(1.0, 0.0)
 
 

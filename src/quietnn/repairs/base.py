@@ -1,7 +1,7 @@
 """The shape of every repair: what arrived and what is known of the task go in, a `Repaired` comes out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any
@@ -10,6 +10,9 @@ from quietnn.errors import InvalidConfig, check_is, unknown_choice
 from quietnn.evidence import Evidence
 from quietnn.methods import METHODS, NEEDS, Method
 from quietnn.observation import Observation
+from quietnn.repairs.beside.beside import Beside
+from quietnn.repairs.beside.project import projected
+from quietnn.repairs.beside.where import WEIGHTS, Where
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +24,8 @@ class Repaired:
         name: of the method that made it, a row of `REPAIRS`.
         passes: what it cost, in forward passes over the examples; a backward pass counts two, and one that ends at a
             layer counts as the share of layers it ran.
-        details: what else the method has to tell, by name.
+        details: what else the method has to tell, by name. Where weights had to stay and the method rewrites them,
+            `kept` is the share of its squared change that can stand beside them.
 
     >>> from torch import nn
     >>> Repaired(nn.Linear(1, 1), "calibrated", 1.0, {"head_weight": 0.0})
@@ -32,6 +36,21 @@ class Repaired:
     name: str
     passes: float = 0.0
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def beside(self) -> Beside:
+        """What stands beside the received weights, of a repair that left them as they are.
+
+        Raises:
+            InvalidConfig: if the repair was free to rewrite them.
+        """
+        if "beside" not in self.details:
+            raise InvalidConfig(
+                f"{self.name} was free to rewrite the weights, so nothing stands beside them; call "
+                "repair(model, ..., trainable='digital') or trainable='adapter'"
+            )
+        found: Beside = self.details["beside"]
+        return found
 
     def __repr__(self) -> str:
         """One line."""
@@ -60,7 +79,7 @@ _LONGEST = 2000
 """Characters of a detail that a notebook still shows."""
 
 
-Run = Callable[[Observation[Any, Any], Evidence, int, Any], Repaired]
+Run = Callable[..., Repaired]
 """`run(observation, evidence, seed, settings)`: the observation has its gain undone; settings are the row's own."""
 
 Rule = Callable[[Observation[Any, Any]], bool]
@@ -90,10 +109,12 @@ class Repair:
             several the last row of the table is taken.
         by_score: whether a score alone is enough, where labels are needed otherwise.
         settings: of the method, a frozen dataclass, where it has some.
+        fits_beside: whether `run` takes `trainable`, `rank` and `budget` by keyword and returns a `beside`. What other
+            repairs make is projected onto what may act.
 
     >>> row = REPAIRS["calibrated"]
     >>> row.needs, row.cost, row.reference
-    ('inputs', 1, 'docs/calibration.md')
+    ('inputs', 1, 'docs/how-it-works/calibration.md')
     """
 
     method: Method
@@ -103,6 +124,7 @@ class Repair:
     unjudged: Rule = never
     by_score: bool = False
     settings: Any = None
+    fits_beside: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a row that could not be run."""
@@ -119,9 +141,15 @@ class Repair:
     cost = property(attrgetter("method.cost"), doc="About how many passes it takes.")
 
     def __call__(
-        self, observation: Observation[Any, Any], evidence: Evidence, *, seed: int = 0, settings: Any = None
+        self,
+        observation: Observation[Any, Any],
+        evidence: Evidence,
+        *,
+        seed: int = 0,
+        settings: Any = None,
+        where: Where = WEIGHTS,
     ) -> Repaired:
-        """Repair what arrived.
+        """Repair what arrived, by changing what may change.
 
         Raises:
             InvalidConfig: if the evidence is not enough, or the settings are those of another method.
@@ -138,9 +166,15 @@ class Repair:
         if settings is not None and not isinstance(settings, type(self.settings)):
             takes = "no settings" if self.settings is None else f"settings=quietnn.{type(self.settings).__name__}(...)"
             raise InvalidConfig(f"settings is a {type(settings).__name__}; {self.name} takes {takes}")
-        made = self.run(observation.at_unit_gain(), evidence, seed, self.settings if settings is None else settings)
+        at_unit_gain = observation.at_unit_gain()
+        options = where.options if where.weights_stay and self.fits_beside else {}
+        settings = self.settings if settings is None else settings
+        made = self.run(at_unit_gain, evidence, seed, settings, **options)
         check_is(made, Repaired, f"what {self.name} returned", f"return Repaired(model, {self.name!r}, passes)")
-        return made
+        if not where.weights_stay or options:
+            return made
+        model, beside, kept = projected(at_unit_gain, made.model, where)
+        return replace(made, model=model, details={**made.details, "beside": beside, "kept": kept})
 
 
 class _Repairs(Mapping[str, Repair]):

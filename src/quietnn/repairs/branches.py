@@ -1,7 +1,8 @@
 """The repair of networks that normalise each input, without labels: branches by MMSE, and a head without preference.
 
 A branch that is mostly noise should count less beside the stream, and MMSE of its layers makes it so. Behind the last
-normalisation MMSE would silence the outputs and gain nothing: these layers are left alone (docs/branches.md).
+normalisation MMSE would silence the outputs and gain nothing: these layers are left alone
+(docs/how-it-works/branches.md).
 """
 
 from collections.abc import Callable, Collection
@@ -39,7 +40,7 @@ def denoise_branches(
     For transformers and others that normalise each input (LayerNorm, RMSNorm, GroupNorm, InstanceNorm) and have no
     stored statistics. Noise moves what such a network makes of all inputs alike, and nothing moves it back: a
     classifier then gives most inputs to one class. If all classes are said to be equally common among the inputs, the
-    bias of the last layer takes that out (docs/branches.md).
+    bias of the last layer takes that out (docs/how-it-works/branches.md).
 
     Args:
         what: the network as received.

@@ -1,7 +1,7 @@
 """MMSE along the directions that inputs take: for linear layers of networks that normalise each input, without labels.
 
 Turned by the eigenvectors `u_k` of `E[x x^T]`, its inputs' second moments, the `d` rows `R` of a layer have a factor
-for each column by James and Stein (1961), where MMSE has one for all (docs/language-models.md):
+for each column by James and Stein (1961), where MMSE has one for all (docs/how-it-works/directions.md):
 
     1 - (d - 2) sigma_z^2 / |R u_k|^2        or zero if that is negative
 """

@@ -3,7 +3,7 @@
 Noise of variance `sigma_z^2` adds `N = sigma_z^2 sum(x^2)` to the energy `S` of each output of a layer; a factor
 `sqrt(S / (S + N))` gives the energy back. What the layer is given is seen, so `N` is known. Only layers that reach the
 next normalisation linearly have it: in front of a softmax, an activation or a gate a factor moves the point of work,
-and what is received is right on average (docs/auto.md).
+and what is received is right on average (docs/how-it-works/auto.md).
 """
 
 import copy
@@ -59,7 +59,7 @@ def energy_factor(energy: float, noise_energy: float, *, width: int) -> float:
 def restore_energy(
     observation: Observation[Any, Any], evidence: Evidence, *, balanced_classes: bool = False
 ) -> Repaired:
-    """Multiply each layer by what gives its outputs the energy that they have without noise (docs/auto.md).
+    """Multiply each layer by what gives its outputs the energy of the clean ones (docs/how-it-works/auto.md).
 
     For networks that normalise each input. Linear layers, convolutions, embeddings, and the values and last layer of
     torch's attention are multiplied, each by its `energy_factor`, if they reach the next normalisation linearly, which

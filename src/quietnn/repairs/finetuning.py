@@ -1,6 +1,6 @@
 """Plain fine-tuning on the tuning examples, of all weights or of low rank: what the posterior has to beat.
 
-It starts from the weights as they came and knows neither the noise nor the prior: Adam, one step size for all weights.
+It starts from the received weights and knows neither the noise nor the prior: Adam, one step size for all weights.
 """
 
 import math
@@ -25,9 +25,6 @@ LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 
 LOW_RANK_LEARNING_RATES = (1e-3, 3e-3, 1e-2)
 """Those for low rank, ten times as large as usual there."""
-
-RANK = 8
-"""The usual rank of a low-rank addition."""
 
 
 @torch.inference_mode(False)
@@ -126,10 +123,9 @@ class _LowRank:
         for name, tensor in received.items():
             rows = wide(tensor).flatten(1) if tensor.dim() > 1 else tensor[None]
             if min(rows.shape) > rank:
-                down = torch.randn(rank, rows.shape[1], generator=generator, dtype=rows.dtype) / math.sqrt(
-                    rows.shape[1]
-                )
-                self._pairs[name] = down, torch.zeros(len(rows), rank, dtype=rows.dtype)
+                drawn = torch.randn(rank, rows.shape[1], generator=generator, dtype=rows.dtype)
+                down = drawn.to(rows.device) / math.sqrt(rows.shape[1])
+                self._pairs[name] = down, rows.new_zeros(len(rows), rank)
         self.point = [one for pair in self._pairs.values() for one in pair]
 
     def weights(self) -> Weights:

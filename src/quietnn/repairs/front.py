@@ -12,6 +12,7 @@ from quietnn.observation import observe
 from quietnn.repairs.auto import MAX_PASSES
 from quietnn.repairs.auto import auto as _auto
 from quietnn.repairs.base import REPAIRS, Repaired
+from quietnn.repairs.beside.where import Where
 from quietnn.score import ScoreFunction
 
 
@@ -29,6 +30,9 @@ def repair(
     augment: Augment | None = None,
     balanced_classes: bool = False,
     max_passes: float = MAX_PASSES,
+    trainable: str = "weights",
+    rank: int | None = None,
+    budget: float | None = None,
     settings: object = None,
     seed: int = 0,
 ) -> Repaired:
@@ -50,6 +54,11 @@ def repair(
         augment: random variants of the inputs that keep their labels, such as crops and flips.
         balanced_classes: say that all classes are about equally common among inputs without labels.
         max_passes: what `auto` may cost, in forward passes over the examples.
+        trainable: what may change. `"weights"`: all of them. Where they cannot be rewritten, as on an analog chip,
+            `"digital"`: normalisation, biases and a factor for each output; or `"adapter"`: all this, and a low-rank
+            addition beside each matrix. Then `repaired.beside` has what to add.
+        rank: of the additions; 8, or less in a small network, when not given.
+        budget: in place of a rank, the share of the network's parameters that may stand beside it: `budget=0.02`.
         settings: of the method, where it has some (`PosteriorSettings`, `Search`).
         seed: of splits, orders and augmentation.
 
@@ -77,7 +86,10 @@ def repair(
         raise InvalidConfig(
             f"{method} goes by the loss and not by a score; give loss=..., or search by the score: method='mmse_pb'"
         )
+    where = Where(trainable, rank, budget)
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
+    if where.weights_stay:
+        where.check(observation.received, observation.weights)
     direction = None if higher_is_better else False
     evidence = Evidence.of(inputs, labels, loss=loss, score=score, higher_is_better=direction, augment=augment)
     if method == "auto":
@@ -92,8 +104,10 @@ def repair(
             )
         if balanced_classes and evidence.has_labels:
             raise InvalidConfig("balanced_classes stands in for labels, and labels were given; leave one of them out")
-        return _auto(observation, evidence, balanced_classes=balanced_classes, max_passes=max_passes, seed=seed)
-    return REPAIRS[method](observation, evidence, seed=seed, settings=settings)
+        return _auto(
+            observation, evidence, balanced_classes=balanced_classes, max_passes=max_passes, seed=seed, where=where
+        )
+    return REPAIRS[method](observation, evidence, seed=seed, settings=settings, where=where)
 
 
 def auto(what: object, inputs: object = None, labels: object = None, **more: Any) -> Repaired:

@@ -87,7 +87,7 @@ def _heads(model: nn.Module, evidence: Evidence) -> Iterator[HeadSample]:
 
 
 def _noise(layers: GroupedWeights, names: dict[int, str], parameter: Tensor | None) -> ParameterNoise:
-    """The noise on a parameter as it came."""
+    """The noise on a received parameter."""
     name = names.get(id(parameter), "")
     if name not in layers.weights:
         return ParameterNoise()

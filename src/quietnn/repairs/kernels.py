@@ -1,4 +1,4 @@
-"""A prior for convolutions: kernels that are smooth, input channels that differ in power (docs/structured.md).
+"""A prior for convolutions: smooth kernels, input channels that differ in power (docs/how-it-works/structured.md).
 
     w[o, i, :] ~ N(0, v_i S)        v_i: relative power of input channel i, of mean 1;  S: covariance of the positions
 
@@ -25,7 +25,7 @@ from quietnn.weights import Weights, layerwise
 
 LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
-docs/structured.md."""
+docs/how-it-works/structured.md."""
 
 _FALSE_ALARM = 1e-3
 """How often a true noise variance may be taken for an impossible one, over all tensors of a model."""
@@ -94,7 +94,7 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
 
 
 def believable_noise(weights: Weights, noise_variance: NoiseVariance) -> NoiseVariance:
-    """The noise variance that was told, lowered where a tensor contradicts it (docs/structured.md).
+    """The noise variance that was told, lowered where a tensor contradicts it (docs/how-it-works/structured.md).
 
     A tensor of `n` weights contradicts every variance above
 
@@ -135,7 +135,7 @@ def _chi_square_over_degrees(degrees: int, tail: float) -> float:
 
 
 def structured_denoisers(observation: Observation[Any, Any]) -> dict[str, AffineDenoiser]:
-    """A map for every layer of a network: the structured prior for convolutions, everything else as it came.
+    """A map for every layer of a network: the structured prior for convolutions, everything else as received.
 
     So is a convolution whose noise differs from weight to weight: what a deep fade leaves would pass for structure.
 

@@ -2,7 +2,7 @@
 
 In units of the posterior standard deviation about MMSE, `u = (w - w_mmse) / s`, the objective is `sum of losses +
 |u|^2 / 2` for every group alike, so one step size serves layers whose weights differ by orders of magnitude
-(docs/posterior.md). Unlike the affine family, this adjusts every noisy weight by the labels.
+(docs/how-it-works/posterior.md). Unlike the affine family, this adjusts every noisy weight by the labels.
 """
 
 import math
@@ -19,9 +19,12 @@ from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
+from quietnn.repairs.beside.beside import beside_of
+from quietnn.repairs.beside.where import Where
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, prepare, start_at, starts_of
-from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, maximise
+from quietnn.repairs.fitting.starts import Start, prepare, start_at, starts_beside, starts_of
+from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
+from quietnn.repairs.fitting.within import maximise_where
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.rounding import are_rounded
 from quietnn.score import Split, folds
@@ -45,6 +48,9 @@ def posterior(
     wnr_db: float | None = None,
     loss: Losses | None = None,
     augment: Augment | None = None,
+    trainable: str = "weights",
+    rank: int | None = None,
+    budget: float | None = None,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Repaired:
@@ -52,7 +58,7 @@ def posterior(
 
     Fits on each half of the examples and judges the result on the other, beside the received network and what needs no
     labels. Unless one of these is better there by more than two standard errors, the fit is repeated on all examples;
-    if one is, it is returned (docs/posterior.md).
+    if one is, it is returned (docs/how-it-works/posterior.md).
 
     Args:
         what: the network as received.
@@ -62,13 +68,19 @@ def posterior(
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
         augment: random variants of the inputs that keep their labels, such as crops and flips.
+        trainable: what may move. `"weights"`: every noisy weight. Where these cannot be rewritten, `"digital"`: gains
+            and biases of normalisation layers, all other biases, and a factor for each output of each matrix; or
+            `"adapter"`: all this, and a low-rank addition beside each matrix.
+        rank: of the addition; 8, or less in a small network, when not given.
+        budget: in place of a rank, the share of the network's parameters that may stand beside it.
         settings: how the maximum is sought.
         seed: of the split and of the augmentation.
 
     Returns:
-        Details: `chosen` (`"posterior"`, or the start that the held-out examples preferred), `held_out_loss` (mean loss
-        of every candidate; of the fit on examples it did not see), `fit_loss` (at each step of the final fit), `move`
-        (how far the weights moved, in posterior standard deviations).
+        The network. Of its details, `chosen` is `"posterior"`, or the start that the held-out examples preferred.
+        `held_out_loss` is the mean loss of every candidate; of the fit on examples it did not see. `fit_loss` has each
+        step of the final fit. `move` is how far the weights moved, in posterior standard deviations.
+        Where weights stay, `beside` has what stands beside them, see `Beside`.
 
     >>> import torch
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -77,20 +89,22 @@ def posterior(
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
+    where = Where(trainable, rank, budget)
+    where.check(observation.received, observation.weights)
     check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
     model, num_examples = observation.model, len(evidence)
     by_group = grouped(observation, "layerwise")
     splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     if by_group.noise_variance == 0:
-        return _result(with_weights(model, {}), "received", {}, None, 0.0)
-    scratch = Scratch(observation, evidence, blended=True)
+        return _result(observation, where, with_weights(model, {}), "received", {}, None, 0.0)
+    scratch = Scratch(observation, evidence, blended=True, digital=where.weights_stay)
     guard = Guard(scratch, splits)
-    chosen, start = _best_start(guard, observation, evidence.in_memory())
+    chosen, start = _best_start(guard, observation, evidence.in_memory(), weights_stay=where.weights_stay)
     best = guard.best(("received", chosen))
     whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
-        return maximise(scratch, whitened, positions, settings=settings, seed=seed)
+        return maximise_where(scratch, whitened, where, positions, settings=settings, seed=seed)
 
     short = replace(settings, num_steps=settings.num_guard_steps)
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
@@ -98,17 +112,20 @@ def posterior(
     final = None if is_worse else fit(torch.arange(num_examples), settings)
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else start.network, {})
-        return _result(kept, best, guard.mean_losses, None, scratch.num_passes)
+        return _result(observation, where, kept, best, guard.mean_losses, None, scratch.num_passes)
     finished = scratch.finish(start.network, final.weights)
-    return _result(finished, "posterior", guard.mean_losses, final, scratch.num_passes)
+    return _result(observation, where, finished, "posterior", guard.mean_losses, final, scratch.num_passes)
 
 
-def _best_start(guard: "Guard", observation: Observation[Any, Any], evidence: Evidence) -> tuple[str, Start]:
+def _best_start(
+    guard: "Guard", observation: Observation[Any, Any], evidence: Evidence, *, weights_stay: bool
+) -> tuple[str, Start]:
     """The start of the smallest loss and its name; they are made and judged one by one, and only the best is kept."""
     scratch = guard.scratch
     guard.judge("received", observation.model)
     best: tuple[str, Start] | None = None
-    for name, start in starts_of(observation, evidence, scratch):
+    make = starts_beside if weights_stay else starts_of
+    for name, start in make(observation, evidence, scratch):
         guard.judge(name, start.network)
         if best is None or guard.best((best[0], name)) == name:
             best = name, start
@@ -123,11 +140,20 @@ def _best_start(guard: "Guard", observation: Observation[Any, Any], evidence: Ev
 
 
 def _result(
-    model: nn.Module, chosen: str, held_out_loss: Mapping[str, float], fit: Fit | None, passes: float
+    observation: Observation[Any, Any],
+    where: Where,
+    model: nn.Module,
+    chosen: str,
+    held_out_loss: Mapping[str, float],
+    fit: Fit | None,
+    passes: float,
 ) -> Repaired:
-    losses, move = (fit.losses, fit.move) if fit else ((), 0.0)
-    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": losses, "move": move}
-    return Repaired(model, "posterior", passes, details)
+    fit = fit or Fit({}, (), 0.0)
+    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": fit.losses, "move": fit.move}
+    if not where.weights_stay:
+        return Repaired(model, "posterior", passes, details)
+    details["beside"] = beside_of(observation, model, fit.added)
+    return Repaired(model, f"posterior_{where.trainable}", passes, details)
 
 
 class Guard:

@@ -1,9 +1,9 @@
 """The priors of groups and of their tensors, as far as a receiver that knows the noise can tell them.
 
 Where noise differs between the tensors of a group, each has a prior of its own, as far as it can be told from that of
-the others ("Noise that differs", docs/channels.md). Mean and variance of a tensor's clean weights are told with errors,
-the inverse of Fisher's information, and go towards the centre of the group by as much as they are uncertain
-(`quietnn.random_effects`).
+the others ("Noise that differs", docs/reference/channels.md). Mean and variance of a tensor's clean weights are told
+with errors, the inverse of Fisher's information. They go towards the centre of the group by as much as they are
+uncertain (`quietnn.random_effects`).
 """
 
 import math

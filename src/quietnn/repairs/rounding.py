@@ -13,7 +13,7 @@ _NEAR = 0.5
 """Rounding leaves errors of a standard deviation of 0.29 of a step; noise is finer than half of its own."""
 
 _CHANNELS = 32
-"""Output channels that are looked at, evenly spaced."""
+"""Output channels that are tested, evenly spaced."""
 
 
 def are_rounded(observation: Observation[Any, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Weights adjusted without labels: the network is made to be sure of its inputs again (docs/self-training.md).
+"""Weights adjusted without labels: the network is made sure of its inputs again (docs/how-it-works/self-training.md).
 
 With `p_i` the probabilities of input `i`, `p` their mean over the `n` inputs and `K` classes,
 
@@ -19,10 +19,13 @@ from quietnn.evidence import Augment, Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
+from quietnn.repairs.beside.beside import beside_of
+from quietnn.repairs.beside.where import Where
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, as_start, prepare, starts_of
-from quietnn.repairs.fitting.whitened import DEFAULT, PosteriorSettings, maximise
+from quietnn.repairs.fitting.starts import Start, as_start, prepare, starts_beside, starts_of
+from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
+from quietnn.repairs.fitting.within import maximise_where
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
@@ -39,13 +42,17 @@ def self_train(
     wnr_db: float | None = None,
     class_shares: Tensor | None = None,
     augment: Augment | None = None,
+    trainable: str = "weights",
+    rank: int | None = None,
+    budget: float | None = None,
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Repaired:
     """Adjust every noisy weight of a classifier so that it is sure of some inputs; no labels.
 
-    It begins at the network under the structured prior, calibrated (without convolutions: calibrated; with layers that
-    normalise each input: MMSE of the branches; with neither: as received), and takes the steps of the posterior.
+    It takes the steps of the posterior, from the network under the structured prior, calibrated. Without convolutions
+    it begins at the calibrated network, with layers that normalise each input at the MMSE of the branches, and with
+    neither at the network as received.
     Nothing is held out, for there is nothing to judge by: use it where noise has taken much and classes are as common
     as said.
 
@@ -57,6 +64,9 @@ def self_train(
         class_shares: how common each class is among the inputs; all alike when not given. If that is wrong, so are the
             weights.
         augment: random variants of the inputs that keep their classes, such as crops and flips.
+        trainable: what may move, `"weights"`, `"digital"` or `"adapter"`, as in `posterior`.
+        rank: of the additions of an adapter.
+        budget: in place of a rank, the share of the network's parameters that may stand beside it.
         settings: of the steps.
         seed: of the augmentation.
 
@@ -68,20 +78,34 @@ def self_train(
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = some_inputs(inputs, "self_train", augment=augment)
     check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")
+    where = Where(trainable, rank, budget)
+    where.check(observation.received, observation.weights)
     known = evidence.in_memory()
     num_inputs = len(known)
     loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)
     by_group = grouped(observation, "layerwise")
     if by_group.noise_variance == 0:
-        details = {"start": "received", "fit_loss": (), "move": 0.0}
-        return Repaired(with_weights(observation.model, {}), "self_trained", 0.0, details)
+        return _result(observation, where, with_weights(observation.model, {}), "received", None, 0.0)
     judged = Evidence(mean_loss=loss, num_examples=num_inputs, batch_size=num_inputs)
-    scratch = Scratch(observation, judged, blended=True)
-    name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
+    scratch = Scratch(observation, judged, blended=True, digital=where.weights_stay)
+    if where.weights_stay:
+        *_, (name, start) = starts_beside(observation, known, scratch)
+    else:
+        name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
     whitened, positions = prepare(scratch, start, by_group), torch.arange(num_inputs)
-    fit = maximise(scratch, whitened, positions, settings=settings, seed=seed)
-    details = {"start": name, "fit_loss": fit.losses, "move": fit.move}
-    return Repaired(scratch.finish(start.network, fit.weights), "self_trained", scratch.num_passes, details)
+    fit = maximise_where(scratch, whitened, where, positions, settings=settings, seed=seed)
+    finished = scratch.finish(start.network, fit.weights)
+    return _result(observation, where, finished, name, fit, scratch.num_passes)
+
+
+def _result(
+    observation: Observation[Any, Any], where: Where, model: nn.Module, start: str, fit: Fit | None, passes: float
+) -> Repaired:
+    fit = fit or Fit({}, (), 0.0)
+    details: dict[str, Any] = {"start": start, "fit_loss": fit.losses, "move": fit.move}
+    if where.weights_stay:
+        details["beside"] = beside_of(observation, model, fit.added)
+    return Repaired(model, "self_trained", passes, details)
 
 
 def _start(

@@ -11,10 +11,12 @@ from quietnn.repairs.affine import MMSE
 from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
+from quietnn.repairs.beside.where import RANK
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.energy import restore_energy
-from quietnn.repairs.finetuning import RANK, finetune
+from quietnn.repairs.entropy import EATA, SAR, TENT, adapt
+from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
 from quietnn.repairs.kinds import (
@@ -24,6 +26,7 @@ from quietnn.repairs.kinds import (
     normalises_inputs,
     stores_no_statistics,
 )
+from quietnn.repairs.peers import adapt_statistics, t3a
 from quietnn.repairs.posterior import posterior
 from quietnn.repairs.self_training import self_train
 from quietnn.repairs.temperatures.tune import Search, mmse_pb, mmse_pb_gradient, mmse_pb_layerwise
@@ -31,7 +34,7 @@ from quietnn.repairs.temperatures.tune import Search, mmse_pb, mmse_pb_gradient,
 
 def _ml(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: None) -> Repaired:
     """What arrived, as it arrived."""
-    arrived = observation.received if observation.as_received is None else observation.as_received
+    arrived = (observation.as_received or observation).received
     return Repaired(copy.deepcopy(arrived), "ml")
 
 
@@ -50,9 +53,9 @@ def _mmse_at_mean_noise(observation: Observation[Any, Any], evidence: Evidence, 
 def _run(repair: Callable[..., Repaired], *takes: str, **options: Any) -> Run:
     """A repair that takes the seed, or the settings by one of their names, beside observation and evidence."""
 
-    def run(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Any) -> Repaired:
+    def run(observation: Observation[Any, Any], evidence: Evidence, seed: int, settings: Any, **where: Any) -> Repaired:
         known = {"seed": seed, "settings": settings, "search": settings}
-        return repair(observation, evidence, **{name: known[name] for name in takes}, **options)
+        return repair(observation, evidence, **{name: known[name] for name in takes}, **options | where)
 
     return run
 
@@ -88,6 +91,11 @@ _row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=_SEARCH)
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
 _row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=_SEARCH)
 _row("re_estimated", _run(re_estimate), applies=_BATCH_NORM)
+_row("adapted_statistics", _run(adapt_statistics), applies=_BATCH_NORM)
+_row("t3a", _run(t3a), applies=_NETWORK)
+_row("tent", _run(adapt, settings=TENT, name="tent"), applies=_NETWORK)
+_row("eata", _run(adapt, settings=EATA, name="eata"), applies=_NETWORK)
+_row("sar", _run(adapt, settings=SAR, name="sar"), applies=_NETWORK)
 _row("branches", _run(denoise_branches), applies=_each_input, by_auto=always)
 _row("branches_balanced", _run(denoise_branches, balanced_classes=True), applies=_each_input)
 _row("directions", _run(denoise_directions), applies=_each_input, by_auto=always)
@@ -97,7 +105,14 @@ _row("mmse_calibrated", _run(mmse_calibrated), applies=_BATCH_NORM)
 _row("calibrated", _run(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _run(calibrate, balanced_classes=True), applies=_BATCH_NORM)
 _row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=always)
-_row("self_trained", _run(self_train, "settings", "seed"), applies=_NETWORK, unjudged=always, settings=_FIT)
+_row(
+    "self_trained",
+    _run(self_train, "settings", "seed"),
+    applies=_NETWORK,
+    unjudged=_BATCH_NORM,
+    settings=_FIT,
+    fits_beside=True,
+)
 _row("mmse_p", _run(mmse_pb, "search", "seed", with_beta=False), applies=_NETWORK, by_score=True, settings=_SEARCH)
 _row("mmse_pb", _run(mmse_pb, "search", "seed"), applies=_NETWORK, by_auto=always, by_score=True, settings=_SEARCH)
 _row("mmse_pb_layerwise", _run(mmse_pb_layerwise, "search", "seed"), applies=_NETWORK, by_score=True, settings=_SEARCH)
@@ -106,6 +121,9 @@ _row(
 )
 _row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
 _row("lora", _run(finetune, "seed", rank=RANK), applies=_NETWORK)
-_row("posterior", _run(posterior, "settings", "seed"), applies=_NETWORK, by_auto=always, settings=_FIT)
+_BESIDE = {"applies": _NETWORK, "settings": _FIT, "fits_beside": True}
+_row("posterior", _run(posterior, "settings", "seed"), by_auto=always, **_BESIDE)
+_row("posterior_adapter", _run(posterior, "settings", "seed", trainable="adapter"), **_BESIDE)
+_row("posterior_digital", _run(posterior, "settings", "seed", trainable="digital"), **_BESIDE)
 _row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)

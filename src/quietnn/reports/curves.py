@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from quietnn.errors import InvalidConfig
 from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
+from quietnn.records.right import unpacked
 from quietnn.records.schema import INFERENCE, problem
 from quietnn.reports.quantities import ACCURACY, Quantity
 
@@ -21,8 +22,14 @@ FloatArray = NDArray[np.float64]
 _Key = tuple[str, str, int]
 """Method, run, number of tuning examples."""
 
-_Cells = dict[tuple[float, tuple[int, int]], float]
-"""Merit by WNR and draw."""
+_Place = tuple[float, tuple[int, int]]
+"""A WNR and a draw."""
+
+_Cells = dict[_Place, float]
+"""Merit by place."""
+
+_Answers = dict[_Place, tuple[str, int, str]]
+"""Answers as text, how many there are, and what decided which test examples they are for, by place."""
 
 _UNTUNED = {"ml", "mmse", "mmse_layerwise", CLEAN}
 
@@ -39,6 +46,9 @@ class Curve:
         wnr_db: the WNRs in ascending order, shape `(num_wnrs,)`.
         merits: shape `(num_draws, num_wnrs)`; accuracies, or what stands for them; NaN where a result is missing.
         quantity: what it is a curve of.
+        right: shape `(num_draws, num_wnrs, num_test_examples)`, which answers are right; False where a result is
+            missing. None where records do not tell, or not of the same test examples.
+        tested: names the test examples; curves of one name were tested on the same.
     """
 
     method: str
@@ -48,6 +58,8 @@ class Curve:
     wnr_db: FloatArray
     merits: FloatArray
     quantity: Quantity = ACCURACY
+    right: NDArray[np.bool_] | None = None
+    tested: str = ""
 
     @property
     def num_draws(self) -> int:
@@ -83,6 +95,7 @@ def curves(records: Iterable[Record], quantity: Quantity = ACCURACY) -> tuple[Cu
     Clean and noiseless results have no finite WNR and are left out (see `clean_merit`).
     """
     cells: dict[_Key, _Cells] = defaultdict(dict)
+    answers: dict[_Key, _Answers] = defaultdict(dict)
     for number, record in enumerate(records, start=1):
         if reason := problem({**record, "experiment": INFERENCE}):
             raise InvalidConfig(f"record {number}: {reason}")
@@ -94,6 +107,8 @@ def curves(records: Iterable[Record], quantity: Quantity = ACCURACY) -> tuple[Cu
         place = (float(record["wnr_db"]), (int(record.get("seed") or 0), int(record["draw"])))
         merit = quantity.merit(record)
         before = cells[key].setdefault(place, merit)
+        if record.get("right") and quantity is ACCURACY:
+            answers[key][place] = (record["right"], record["num_test_examples"], str(record.get("config", "")))
         if before != merit and not math.isnan(before + merit):
             wnr_db, (seed, draw) = place
             raise InvalidConfig(
@@ -103,7 +118,10 @@ def curves(records: Iterable[Record], quantity: Quantity = ACCURACY) -> tuple[Cu
             )
     owners = _merge_same(cells)
     ordered = sorted(owners, key=lambda key: (rank(key[0]), key[2], key[1]))
-    return tuple(_assemble(key[0], _label(key, ordered), owners[key], cells[key], quantity) for key in ordered)
+    return tuple(
+        _with_answers(_assemble(key[0], _label(key, ordered), owners[key], cells[key], quantity), answers[key])
+        for key in ordered
+    )
 
 
 def at_mean_wnr(records: Sequence[Record]) -> list[Record]:
@@ -154,3 +172,17 @@ def _assemble(method: str, label: str, runs: tuple[str, ...], cell: _Cells, quan
     draws = sorted({draw for _, draw in cell})
     merits = [[cell.get((wnr, draw), np.nan) for wnr in wnrs] for draw in draws]
     return Curve(method, label, runs, tuple(draws), np.asarray(wnrs), np.asarray(merits), quantity)
+
+
+def _with_answers(curve: Curve, answers: _Answers) -> Curve:
+    """The curve with its answers, if there are some for every result and all of them for the same test examples."""
+    kinds = {(count, tested) for _, count, tested in answers.values()}
+    if len(kinds) != 1 or len(answers) < int(curve.counts.sum()):
+        return curve
+    ((count, tested),) = kinds
+    right = np.zeros((*curve.merits.shape, count), dtype=np.bool_)
+    for row, draw in enumerate(curve.draws):
+        for column, wnr in enumerate(curve.wnr_db):
+            if (wnr, draw) in answers:
+                right[row, column] = unpacked(answers[wnr, draw][0], count)
+    return replace(curve, right=right, tested=tested)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.methods import CLEAN, style_of
-from quietnn.records import CONFIG, MOST_RECORDS, RECORDS, Damage, Record, read, read_sound
+from quietnn.records import COMPRESSED, CONFIG, MOST_RECORDS, RECORDS, Damage, Record, is_there, read, read_sound
 from quietnn.records.schema import INFERENCE, SELECTION_DRAW, TRAINING, config_problem, experiment_of
 from quietnn.reports.titles import counted
 
@@ -49,9 +49,9 @@ def read_run(folder: Path, *, only_sound: bool = False) -> Run:
         MissingData: if there is no file of records, with the path that was looked for.
         InvalidConfig: if a line or the configuration is broken, with its number and field.
     """
-    folder = folder.parent if folder.name == RECORDS else folder
+    folder = folder.parent if folder.name in (RECORDS, RECORDS + COMPRESSED) else folder
     path = folder / RECORDS
-    if not path.is_file():
+    if not is_there(path):
         raise MissingData(f"no records in {folder}: looked for {path}; give the folder that a sweep wrote")
     found, damaged = read_sound(path) if only_sound else (read(path), [])
     config = _read_config(folder / CONFIG)
@@ -97,7 +97,9 @@ def planned_cells(run: Run) -> set[tuple[Any, ...]] | None:
     config = run.config
     wnrs, methods = config.get("wnr_db") or config.get("levels"), config.get("methods")
     num_draws = config.get("num_draws")
-    if wnrs is None or methods is None or num_draws is None or len(wnrs) * len(methods) * num_draws > MOST_RECORDS:
+    if wnrs is None or methods is None or num_draws is None:
+        return None
+    if (len(wnrs) * len(methods) + 1) * num_draws > MOST_RECORDS:  # one more, without noise, in every draw
         return None
     cells = {(_wnr(wnr), draw, str(method)) for wnr in wnrs for draw in range(num_draws) for method in methods}
     if "num_rounds" not in config:

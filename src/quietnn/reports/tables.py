@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quietnn.methods import CLEAN, rank, style_of
 from quietnn.records import Record
@@ -16,6 +16,11 @@ from quietnn.reports.runs import grouped
 ABSENT = "–"
 """What stands in a cell that was not measured."""
 
+NOTE = "note"
+"""The last column of a table whose rows have something to say; in Markdown it is a mark, and the notes stand below."""
+
+_MARKS = "¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -24,6 +29,26 @@ class Table:
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass
+class Footnotes:
+    """What must be said of single cells, each once, with a mark in the cell."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def mark(self, text: str) -> str:
+        """The mark of a note; empty for an empty one."""
+        if not text:
+            return ""
+        if text not in self.texts:
+            self.texts.append(text)
+        place = self.texts.index(text)
+        return f" {_MARKS[place]}" if place < len(_MARKS) else f" ({place + 1})"
+
+    def lines(self) -> str:
+        """All notes, one a line."""
+        return "\n".join(f"- {self.mark(text).strip()} {text[0].upper()}{text[1:]}." for text in self.texts)
 
 
 def accuracy_table(curves: Sequence[Curve], quantity: Quantity = ACCURACY) -> Table:
@@ -39,8 +64,11 @@ def gain_table(
     curves: Sequence[Curve], gains: Sequence[Gain | None], level: float, quantity: Quantity = ACCURACY
 ) -> Table:
     """The WNR each method needs to hold a level and its gain over the reference, with what must be said of it."""
-    caption = f"WNR needed to hold {quantity.text(level)} and gain over ML, with a paired bootstrap interval over draws"
-    header = ("method", "WNR (dB)", "gain (dB)", f"{percent(CONFIDENCE)} interval", "draws", "note")
+    over = "draws and test examples" if all(curve.right is not None for curve in curves) else "draws"
+    caption = (
+        f"WNR needed to hold {quantity.text(level)} and gain over ML, with a paired bootstrap interval over {over}"
+    )
+    header = ("method", "WNR (dB)", "gain (dB)", f"{percent(CONFIDENCE)} interval", "draws", NOTE)
     rows = []
     for curve, gain in zip(curves, gains, strict=True):
         at = crossing(curve, level)
@@ -77,9 +105,12 @@ def mean_costs(records: Iterable[Record]) -> dict[str, tuple[int, float, float]]
 
 
 def to_markdown(table: Table) -> str:
-    """The table in Markdown, caption first."""
-    lines = [_markdown_row(table.header), "|" + "---|" * len(table.header), *map(_markdown_row, table.rows)]
-    return f"**{table.caption}**\n\n" + "\n".join(lines)
+    """The table in Markdown, caption first, the notes of its rows below it."""
+    notes, rows = Footnotes(), table.rows
+    if table.header[-1] == NOTE:
+        rows = tuple((*row[:-1], notes.mark(_markdown_text(row[-1])).strip()) for row in rows)
+    lines = [_markdown_row(table.header), "|" + "---|" * len(table.header), *map(_markdown_row, rows)]
+    return f"**{table.caption}**\n\n" + "\n".join(lines) + (f"\n\n{notes.lines()}" if notes.texts else "")
 
 
 def to_latex(table: Table) -> str:
@@ -117,8 +148,11 @@ def interval_text(gain: Gain) -> str:
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
-    safe = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in cells)
-    return "| " + " | ".join(safe) + " |"
+    return "| " + " | ".join(map(_markdown_text, cells)) + " |"
+
+
+def _markdown_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
 _LATEX = {

@@ -15,6 +15,8 @@ _NETWORKS = {
     "minilm": "MiniLM",
     "bert": "BERT",
     "mlp": "MLP",
+    "stories15m": "Stories15M",
+    "smollm2": "SmolLM2",
 }
 _LONGEST_SETTINGS = 40
 _SPANS = ((365 * 86_400.0, "y"), (86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -23,10 +25,13 @@ _SPANS = ((365 * 86_400.0, "y"), (86_400.0, "d"), (3_600.0, "h"), (60.0, "min"),
 def task_title(task: str) -> str:
     """The network and its data, by the names that papers use; an unknown task goes by its own.
 
-    >>> task_title("cifar10/resnet20"), task_title("digits"), task_title("mine/cnn")
-    ('ResNet20 on CIFAR-10', 'Handwritten digits', 'mine/cnn')
+    >>> task_title("cifar10/resnet20"), task_title("lm/stories15m@stories"), task_title("mine/cnn")
+    ('ResNet20 on CIFAR-10', 'Stories15M on stories', 'mine/cnn')
     """
     data, _, network = task.partition("/")
+    if data == "lm" and "@" in network:
+        model, _, text = network.partition("@")
+        return f"{_NETWORKS.get(model, model)} on {text}"
     if data not in _DATA:
         return task
     name = _DATA[data]

@@ -73,17 +73,18 @@ def score_batches(model: nn.Module, batches: Iterable[Examples]) -> Score:
 
     A loss that is not a number (noise can overflow a network) counts as infinite, so it never wins a tie.
     """
-    num_examples, num_right, total_loss = 0, 0, 0.0
+    found: list[Tensor] = []
+    total_loss = 0.0
     with in_evaluation(model):
         for batch in batches:
             logits = outputs_of(model, batch.inputs)
-            num_examples += len(batch)
-            num_right += int((logits.argmax(dim=1) == batch.labels).sum())
+            found.append(logits.argmax(dim=1) == batch.labels)
             total_loss += float(functional.cross_entropy(logits.double(), batch.labels, reduction="sum"))
-    if num_examples == 0:
+    if not found:
         raise InvalidConfig("there are no examples to evaluate on; ask for at least one")
-    loss = math.inf if math.isnan(total_loss) else total_loss / num_examples
-    return Score(accuracy=num_right / num_examples, loss=loss, num_examples=num_examples)
+    right = torch.cat(found)
+    loss = math.inf if math.isnan(total_loss) else total_loss / len(right)
+    return Score(int(right.sum()) / len(right), loss, len(right), right=right)
 
 
 def evaluate_classifier(model: nn.Module, examples: Examples, *, batch_size: int = 250) -> Score:
@@ -103,8 +104,8 @@ class Task:
         load_model: makes a fresh module with the clean weights, in evaluation mode.
         tuning_examples: `(num_examples, seed)` to that many labelled examples for choosing temperatures;
             never test data. More examples with the same seed contain the fewer.
-        test_examples: None to all test examples, N to a fixed subset of N; called with a second argument, the number
-            of examples of the same order to leave out before them, where an experiment sets `first_test_position`.
+        test_examples: None to all test examples, N to a fixed subset of N. Where an experiment sets
+            `first_test_position`, a second argument says how many examples of the same order to leave out before them.
         evaluate: scores a model on examples.
         augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
         run: calls a model on inputs.

@@ -147,7 +147,7 @@ def _decode(content: bytes, layout: Layout, name: str) -> tuple[NDArray[np.uint8
 
 
 def read_pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Labels and pixels of a file of the python layout, whose opcodes are looked at and never run.
+    """Labels and pixels of a file of the python layout, whose opcodes are read and never run.
 
     The labels are the small numbers between the text `labels` and the next one; the pixels are the longest text.
     """

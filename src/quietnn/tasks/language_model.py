@@ -234,8 +234,9 @@ def next_token_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     >>> next_token_loss(torch.zeros(1, 3, 4), torch.tensor([[2, 1, IGNORED]])) / 2        # log 4 a token
     tensor([1.3863])
     """
-    losses = functional.cross_entropy(outputs.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
-    return losses.sum(1)
+    # Token by token: with the vocabulary in the middle of three dimensions torch takes three to five times as long.
+    losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return losses.view(labels.shape).sum(1)
 
 
 def num_tokens(labels: Tensor) -> int:

@@ -20,11 +20,13 @@ from quietnn.tasks.sst2 import lengths, trim
 class ImageRecipe(Recipe):
     """How an image classifier is trained.
 
-    SGD with Nesterov momentum under a one-cycle learning rate, which rises over the fraction `warmup` of the run; label
-    smoothing, random crops and flips, no weight decay on biases and normalisation; the last incomplete batch of an
-    epoch is dropped. With `small_images = ((16, 0.4), (24, 0.7))` the first 40 % of the epochs see the images at 16x16,
-    those up to 70 % at 24x24, and the rest at full size: early epochs cost a quarter, and the last ones still fit the
-    resolution the network is tested at. With `weight_noise_db` every step sees the weights through noise at this WNR.
+    SGD with Nesterov momentum under a one-cycle learning rate, which rises over the fraction `warmup` of the run. Label
+    smoothing, random crops and flips; no weight decay on biases and normalisation. The last incomplete batch of an
+    epoch is dropped.
+
+    With `small_images = ((16, 0.4), (24, 0.7))` the first 40 % of the epochs see the images at 16x16, those up to 70 %
+    at 24x24, and the rest at full size. Epochs at 16x16 cost a quarter. The last ones have the size of the test images.
+    With `weight_noise_db` every step sees the weights through noise at this WNR.
     """
 
     num_epochs: int = 24

@@ -1,4 +1,4 @@
-"""The numbers that show what is wrong in the paper's Section IV and its proofs; docs/errata.md says what it is.
+"""The numbers that show what is wrong in the paper's Section IV and its proofs, told in docs/how-it-works/errata.md.
 
 `python -m quietnn.theory.errata` prints the tables of that page, the same at every run.
 """

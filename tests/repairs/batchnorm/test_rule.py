@@ -7,4 +7,4 @@ def test_nothing_has_no_minus_in_front() -> None:
     layer = CalibratedLayer("bn", "conv", 0.25, -0.0, -1e-17, 1.0, 0.5)
     line = str(CalibrationReport((layer,)))
     assert "-0%" not in line
-    assert "noise  25%  upstream   0%" in line
+    assert "own noise  25%  earlier noise   0%" in line

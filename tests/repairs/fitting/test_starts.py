@@ -70,7 +70,7 @@ def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pyt
         used.append(whitened)
         return maximise(scratch, whitened, *args, **options)
 
-    monkeypatch.setattr("quietnn.repairs.posterior.maximise", spy)
+    monkeypatch.setattr("quietnn.repairs.fitting.within.maximise", spy)
     posterior(
         observation,
         evidence,
@@ -108,3 +108,13 @@ def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch
     received, structured = starts[0]["0.weight"], starts[1]["0.weight"]
     assert float(structured.norm()) == pytest.approx(float(received.norm()), rel=1e-5)
     assert not torch.allclose(structured, received, atol=0.1), "short of what was taken for noise, it would be shorter"
+
+
+@pytest.mark.parametrize("trainable", ["weights", "digital"])
+def test_a_bias_without_noise_in_front_of_a_batch_norm(trainable: str) -> None:
+    observation = transmit(norm_net(), wnr_db=3.0, seed=1)
+    only = Observation(observation.received, observation.noise_variance, noisy=("0.weight", "3.weight"))
+    made = posterior(only, *blobs(), trainable=trainable)
+    assert "posterior" in made.details["held_out_loss"]
+    if trainable == "weights":
+        assert torch.equal(made.model[0].bias, observation.received[0].bias)

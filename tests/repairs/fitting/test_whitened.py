@@ -50,6 +50,7 @@ def test_whitening_combines_both_gaussians() -> None:
 def test_the_trust_radius_bounds_the_maximum() -> None:
     generator = torch.Generator().manual_seed(1)
     inputs, labels = torch.randn(20, 6, generator=generator), torch.randn(20, generator=generator)
+    torch.manual_seed(0)
     observation = transmit(nn.Linear(6, 1, bias=False), noise_variance=0.05, seed=0)
     by_group = GroupedWeights.of(noisy_weights(observation.received), 0.05)
     scratch, whitened = (

@@ -32,11 +32,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Open a file or an address; a complaint on the console or a request to the network fails the test."""
+    """Open a file or an address; a complaint on the console or a request to the network fails the test.
+
+    A script may run `before` those of the page.
+    """
     troubles: list[str] = []
     contexts = []
 
-    def opened(target: Path | str, *, width: int = 1280, **options: Any) -> Any:
+    def opened(target: Path | str, *, width: int = 1280, before: str = "", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
@@ -45,6 +48,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: _check_request(request.url, troubles))
+        page.add_init_script(before)
         page.goto(target.as_uri() if isinstance(target, Path) else target)
         if options.get("java_script_enabled", True):
             page.wait_for_selector("main[aria-busy=false]")

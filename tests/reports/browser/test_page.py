@@ -31,6 +31,20 @@ CANVAS_COLOURS = """canvas => {
 }"""
 
 
+RECORDER = """
+window.drawn = { texts: [], dots: 0 };
+const { fillText, arc } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  drawn.texts.push(text);
+  return fillText.call(this, text, ...place);
+};
+CanvasRenderingContext2D.prototype.arc = function (x, y, radius, ...angles) {
+  if (radius < 3) drawn.dots += 1;
+  return arc.call(this, x, y, radius, ...angles);
+};
+"""
+
+
 @pytest.fixture
 def page(make_records: Make, write_page: Write, open_page: Open) -> Any:
     return open_page(write_page(make_records(num_draws=3)))
@@ -38,7 +52,6 @@ def page(make_records: Make, write_page: Write, open_page: Open) -> Any:
 
 def test_curves_bands_gain_surface_and_layers_are_drawn(page: Any) -> None:
     assert page.locator("#task-0-accuracy .series").count() == 6
-    assert page.locator("#task-0-accuracy .band").count() == 6
     assert page.locator("#task-0-accuracy .gain-text").text_content().endswith("dB at 60 %")
     surface = page.locator("#task-0-surface")
     assert surface.locator("svg.chart rect").count() > 50
@@ -48,6 +61,103 @@ def test_curves_bands_gain_surface_and_layers_are_drawn(page: Any) -> None:
     assert surface.locator("canvas").evaluate(CANVAS_COLOURS) > 50
     assert "block1.conv1" in page.locator("#task-0-layers svg").text_content()
     assert page.locator("h1").text_content() == "Handwritten digits under weight noise"
+
+
+def test_only_the_chosen_curve_has_a_band_until_all_are_asked_for(page: Any) -> None:
+    band = page.locator("#task-0-accuracy .band")
+    chosen = page.locator('#task-0-accuracy .series[data-label="MMSE_pb layerwise"] path').first
+    assert band.count() == 1
+    assert band.get_attribute("fill") == chosen.get_attribute("stroke")
+    page.select_option("#task-0-of", label="MMSE")
+    other = page.locator('#task-0-accuracy .series[data-label="MMSE"] path').first
+    assert band.get_attribute("fill") == other.get_attribute("stroke")
+    assert "the band of MMSE is ± one standard" in page.locator("#task-0-accuracy figcaption").text_content()
+    page.check("#task-0-bands")
+    assert band.count() == 6
+
+
+def test_the_relief_has_an_axis_of_heights_and_shows_every_measured_point(
+    make_records: Make, write_page: Write, open_page: Open
+) -> None:
+    records = make_records(num_draws=1, wnrs=(-6.0,), methods=("ml", "mmse_pb"))
+    page = open_page(write_page(records), before=RECORDER)
+    page.locator("#task-0-surface canvas").focus()
+    page.evaluate("drawn.texts = []; drawn.dots = 0")
+    page.keyboard.press("ArrowRight")
+    trials = next(record["trials"] for record in records if record["method"] == "mmse_pb")
+    heights = [100 * trial[2] for trial in trials if trial[2] is not None]
+    texts = page.evaluate("drawn.texts")
+    assert "accuracy (%)" in texts
+    ticks = {f"{tick:g}" for tick in range(0, 101, 10) if min(heights) <= tick <= max(heights)}
+    assert len(ticks) > 2
+    assert len(ticks & {*texts}) > 2
+    assert page.evaluate("drawn.dots") == len(heights)
+
+
+def test_the_best_of_each_kind_of_data_is_said_on_top(page: Any) -> None:
+    told = page.locator("#task-0-advice")
+    assert told.locator("dt").all_text_contents() == ["No data", "Inputs and labels"]
+    lines = told.locator("dd").all_text_contents()
+    assert lines[0].startswith("ML: keep the weights as received: MMSE loses 0.")
+    assert lines[1].startswith("MMSEpb layerwise: 160 passes, with labels, +3.")
+    assert told.bounding_box()["y"] < 900
+
+
+def test_the_number_on_top_is_there_without_a_gain(make_records: Make, write_page: Write, open_page: Open) -> None:
+    records = make_records(num_draws=3, wnrs=(-4.0, -2.0), methods=("ml", "mmse_pb_layerwise"), with_trials=False)
+    page = open_page(write_page(records))
+    measured = [
+        100 * statistics.mean(r["accuracy"] for r in records if r["method"] == method and r["wnr_db"] == -4.0)
+        for method in ("ml", "mmse_pb_layerwise")
+    ]
+    assert page.locator(".figure-card.main strong").text_content() == f"{measured[0]:.1f} → {measured[1]:.1f} %"
+
+
+def test_a_gain_that_is_larger_than_what_was_measured_is_drawn_as_a_bound(
+    make_records: Make, write_page: Write, open_page: Open
+) -> None:
+    records = make_records(num_draws=3, wnrs=(-7.0, -6.0, -5.0), methods=("ml", "mmse_pb_layerwise"))
+    page = open_page(write_page(records))
+    assert page.locator("#task-0-accuracy .gain-text").text_content().startswith("> +1.")
+    assert "so the gain over ML is more than 1." in page.locator("#task-0-accuracy figcaption").text_content()
+    assert "> +1." in page.locator("#task-0-gains svg").text_content()
+
+
+def test_words_are_explained_by_pointer_by_key_and_by_touch(
+    page: Any, make_records: Make, write_page: Write, open_page: Open
+) -> None:
+    gloss = page.locator(".gloss")
+    assert gloss.is_hidden()
+    page.locator('.lead .term[data-word="WNR"]').hover()
+    gloss.get_by_text("Weight-to-noise ratio").wait_for()
+    page.mouse.move(2, 300)
+    gloss.wait_for(state="hidden")
+    word = page.locator('.figure-card .term[data-word="gain"], .figure-card .term[data-word="ML"]').first
+    word.focus()
+    gloss.get_by_text("weights exactly as they were received").wait_for()
+    assert page.locator(f"#{word.get_attribute('aria-describedby')}").text_content() in gloss.text_content()
+    page.keyboard.press("Escape")
+    gloss.wait_for(state="hidden")
+    page.keyboard.press("Enter")
+    gloss.wait_for(state="visible")
+    page.keyboard.press("Enter")
+    gloss.wait_for(state="hidden")
+    phone = open_page(write_page(make_records(num_draws=2)), width=390, has_touch=True)
+    phone.locator('#task-0-gains-table .term[data-word="MMSE_pb"]').tap()
+    phone.locator(".gloss").get_by_text("are tuned on the labelled examples").wait_for()
+    box = phone.locator(".gloss").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    phone.locator("#task-0-gains-title").tap(position={"x": 300, "y": 5})
+    phone.locator(".gloss").wait_for(state="hidden")
+
+
+def test_the_words_of_a_page_stand_in_it_and_again_at_its_end(page: Any) -> None:
+    words = {"WNR", "ML", "MMSE", "MMSE_pb", "gain", "interval", "passes"}
+    for word in words:
+        assert page.locator(f'.term[data-word="{word}"]').count() > 0, word
+    names = {name.replace("MMSEp", "MMSE_p") for name in page.locator("#words dt").all_text_contents()}
+    assert words <= names
 
 
 def hover(page: Any, mark: Any) -> Any:
@@ -73,7 +183,7 @@ def test_hovering_shows_the_values_of_the_records(page: Any, make_records: Make)
 
 def test_a_point_of_the_surface_shows_its_trial(page: Any, make_records: Make) -> None:
     page.select_option("#task-0-surface-wnr", label="−6 dB")
-    card = hover(page, page.locator("#task-0-surface svg.chart circle[r='2']").nth(20))
+    card = hover(page, page.locator("#task-0-surface svg.chart circle[r='2.6']").nth(20))
     tip = card.inner_text().replace("−", "-").replace("\n", " ").replace("\t", " ")
     trials = next(
         r["trials"]
@@ -191,11 +301,38 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
     page = open_page(write_page(make_records(num_draws=2)), width=390, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.locator("#task-0-accuracy .series").count() == 6
+    assert page.locator("#mark").count() == 0
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(16, 18, 22)") == (scheme == "dark")
     page.click("#theme")
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 18, 22)"
+
+
+def test_a_phone_shows_every_gain_with_its_interval_without_scrolling_the_table(
+    make_records: Make, write_page: Write, open_page: Open
+) -> None:
+    page = open_page(write_page(make_records(num_draws=6, with_trials=False)), width=390)
+    region = page.locator(".scroll:has(> #task-0-gains-table)")
+    assert region.evaluate("node => node.scrollWidth <= node.clientWidth")
+    rows = page.locator("#task-0-gains-table tbody tr")
+    assert rows.count() == 6
+    for row in rows.all():
+        for cell in row.locator("td:not([data-empty])").all():
+            box = cell.bounding_box()
+            assert 0 < box["x"] < box["x"] + box["width"] <= 390
+    assert "gain (dB)" in page.locator("#task-0-gains-table td").nth(1).evaluate(
+        "cell => getComputedStyle(cell, '::before').content"
+    )
+
+
+def test_a_phone_cuts_no_name_off_the_figure_of_gains(make_records: Make, write_page: Write, open_page: Open) -> None:
+    records = make_records(num_draws=2, with_trials=False, methods=("ml", "branches_balanced", "mmse_pb"))
+    page = open_page(write_page(records), width=390)
+    stage = page.locator("#task-0-gains .stage")
+    stage.get_by_text("MMSE of branches, balanced classes").wait_for()
+    left = stage.bounding_box()["x"]
+    assert all(name.bounding_box()["x"] >= left for name in stage.locator("text").all())
 
 
 def test_every_figure_has_a_name_and_a_table_beside_it(page: Any) -> None:
@@ -225,7 +362,8 @@ def test_what_is_missing_is_said_in_words(make_records: Make, write_page: Write,
     told = page.locator("main").inner_text()
     assert "2 of 7 planned results are not there yet: Posterior (2)." in told
     assert "rests on one noise draw, so there is no band and no interval" in told
-    assert "never reaches 60 %, so there is no gain to mark" in told.replace("\n", " ")
+    assert "One noise draw, so there are no bands." in told
+    assert "stays below 60 % up to −10 dB, so there is no gain to mark" in told.replace("\n", " ")
     assert page.locator("#task-0-surface").count() == 0
 
 
@@ -259,6 +397,8 @@ def test_perplexity_stands_where_accuracy_does(language_records: Make, write_pag
     ticks = page.locator("#task-0-accuracy svg.chart text").all_text_contents()
     assert {"10", "100", "perplexity"} <= set(ticks)
     assert "8 perplexity without noise on 20,000 test tokens" in page.locator(".cards").text_content()
+    page.locator('.term[data-word="perplexity"]').first.focus()
+    assert "Lower is better." in page.locator(".gloss").text_content()
     assert "NaN" not in page.locator("main").inner_html()
     assert "%" not in page.locator("#task-0-perplexity-table, #task-0-accuracy-table").first.text_content()
     page.locator("#task-0-level").focus()
@@ -309,6 +449,9 @@ def test_noisy_training_shows_rounds_and_where_they_end(write_page: Write, open_
     ]
     page = open_page(write_page(records))
     assert page.locator("#training-0-rounds .series").count() == 2
+    assert page.locator("#training-0-rounds .band").count() == 1
+    page.select_option("#training-0-band", label="all curves")
+    assert page.locator("#training-0-rounds .band").count() == 2
     assert page.locator("#training-0-accuracy .series").count() == 2
     page.locator("#training-0-rounds svg.chart").focus()
     page.keyboard.press("ArrowLeft")

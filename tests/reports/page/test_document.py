@@ -110,6 +110,8 @@ def test_without_scripts_the_findings_and_tables_are_there(make_records: Make) -
     page = page_of(a_run(make_records(num_draws=2)))
     fallback = page.split("<noscript>")[1].split("</noscript>")[0]
     assert "MMSE_pb layerwise holds 60 % with" in fallback
+    assert "Inputs and labels: MMSE_pb layerwise, 160 passes, with labels, +3." in fallback
+    assert "<strong>WNR</strong>: Weight-to-noise ratio" in fallback
     assert fallback.count("<table>") == 3
 
 

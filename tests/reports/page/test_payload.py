@@ -70,7 +70,7 @@ def test_the_title_and_the_lead_say_what_the_run_is(make_records: Make) -> None:
     records = make_records(task="cifar10/resnet20", num_draws=2)
     assert page_title([run(records)]) == "ResNet20 on CIFAR-10 under weight noise"
     assert page_lead(records) == (
-        "6 ways to repair the weights, measured from −12 to 0 dB of weight-to-noise ratio with 2 noise draws."
+        "5 ways to repair the weights, measured from −12 to 0 dB of weight-to-noise ratio with 2 noise draws."
     )
     assert page_title([run([{"experiment": "theory", "kind": "check"}])]).startswith("Denoising theory")
 
@@ -86,9 +86,7 @@ def test_a_channel_set_by_bits_is_drawn_at_the_mean_wnr_of_each_level(make_recor
     assert [curve["x"] for curve in task["curves"]] == [[-5.85, -3.85]] * 2
     assert [curve["count"] for curve in task["curves"]] == [[2, 2]] * 2
     assert found["notices"] == []
-    assert task["notices"] == [
-        "ML gave up in one result, where the weights as they came stand in for it: no weights left"
-    ]
+    assert task["notices"] == ["ML gave up in one result, where the received weights stand in for it: no weights left"]
     assert ["channel", "pcm"] in found["runs"][0]["facts"]
 
 

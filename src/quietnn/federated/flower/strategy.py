@@ -58,7 +58,7 @@ class OverTheAir(Strategy):
             strategy: what to do with the estimate; it must leave the choice of devices to the wrapper, so give it
                 `fraction_train=1.0`.
             federation: the object that `quietnn.federated.rounds.run_round` takes: the air, the estimator, the seed and
-                who takes part. Of its devices only the numbers are looked at.
+                who takes part. Of its devices only the numbers are used.
             noisy: names of the parameters that go over the air (`quietnn.weights.noisy_names(model)`).
             folder: where finished rounds are kept, so that a server that was killed goes on after the last of them;
                 None keeps nothing.

@@ -39,15 +39,15 @@ def calibrate(
     """Fit the running statistics of every BatchNorm to noisy weights, with a few inputs and no labels.
 
     The clean statistics arrived safely and the noise power is known, so each channel's mean and variance have a
-    prior; the inputs give a sample of them; the two are weighed by their precisions (docs/calibration.md). Each layer
-    sees inputs that are calibrated already. Without noise the clean statistics come back bit for bit. A BatchNorm that
-    the network calls more than once keeps its statistics.
+    prior; the inputs give a sample of them; the two are weighed by their precisions (docs/how-it-works/calibration.md).
+    Each layer sees inputs that are calibrated already. Without noise the clean statistics come back bit for bit. A
+    BatchNorm that the network calls more than once keeps its statistics.
 
     Args:
         what: the network as received, or denoised; its BatchNorms hold the clean statistics.
         inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`. Up
-            to 256 take one forward pass. More are run in batches, each BatchNorm by a pass up to where it stands: about
-            half as many passes as there are BatchNorms, with one batch and one layer's moments in memory.
+            to 256 take one forward pass. More are run in batches, with one batch and one layer's moments in memory.
+            That takes about half as many passes as there are BatchNorms: each needs one up to where it stands.
         noise_variance: `sigma_z^2`, the variance of the noise on every received weight; or by tensor or group name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         denoisers: the affine maps that were applied to the weights since, one for all or one by group.
@@ -106,9 +106,9 @@ def calibrate_structured(
     """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
 
     No labels; `calibrate` tells what the inputs have to be and how many passes they take. A layer that holds more noise
-    than signal gains most; where noise is weak the result is that of `calibrate` (docs/structured.md). The same applies
-    where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that the convolutions in
-    front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
+    than signal gains most; where noise is weak the result is that of `calibrate` (docs/how-it-works/structured.md).
+    The same applies where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that
+    the convolutions in front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
 
     Args:
         what: the network as received.

@@ -30,7 +30,7 @@ class ParameterNoise:
     theta: TensorNoise = 1.0  # what is left of the clean value
     rho: TensorNoise = 0.0  # what was added to it
     variance: TensorNoise = 0.0  # of the noise that is left, `theta^2 sigma_z^2`
-    was_on_a_grid: bool = False  # whether the weights as they came were rounded, where a denoiser has hidden that
+    was_on_a_grid: bool = False  # whether the received weights were rounded, where a denoiser has hidden that
 
 
 CLEAN = ParameterNoise()

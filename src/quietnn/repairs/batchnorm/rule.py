@@ -47,12 +47,13 @@ class CalibrationReport:
     shared: tuple[str, ...] = ()  # BatchNorms that are called more than once and were left as they were
 
     def __str__(self) -> str:
-        """A table, one line for each layer."""
+        """A table, one line for each layer, and what its numbers are."""
         width = max(map(len, (*(layer.name for layer in self.layers), *self.shared)), default=0)
         lines = [
-            f"{layer.name:{width}}  noise {_percent(layer.noise_share)}  upstream {_percent(layer.upstream_share)}  "
-            f"from the sample: means {_percent(layer.mean_weight)}, variances {_percent(layer.variance_weight)}, "
-            f"common {_percent(layer.common_weight)}" + ("" if layer.feeder else "  (layer in front unknown)")
+            f"{layer.name:{width}}  own noise {_percent(layer.noise_share)}  "
+            f"earlier noise {_percent(layer.upstream_share)}  measured: means {_percent(layer.mean_weight)}, "
+            f"variances {_percent(layer.variance_weight)}, their average {_percent(layer.common_weight)}"
+            + ("" if layer.feeder else "  (layer in front unknown)")
             for layer in self.layers
         ]
         lines += [f"{name:{width}}  called more than once, left as it was" for name in self.shared]

@@ -1,6 +1,6 @@
-"""BatchNorm statistics that follow the weights of a network, told from some examples (docs/posterior.md).
+"""BatchNorm statistics that follow the weights of a network, told from some examples (docs/how-it-works/posterior.md).
 
-*Blended*, they lie between those that were sent and those of a batch: `V` being the mean sampling variance of the batch
+*Blended*, they lie between those that were sent and those of a batch. With `V` the mean sampling variance of the batch
 means of a layer and `T` the mean squared distance between batch and stored means, both in stored standard deviations,
 
     mean = stored + g (batch - stored)        g = max(0, 1 - V / T)

@@ -15,6 +15,8 @@ from torch.utils.checkpoint import checkpoint
 from quietnn.errors import QuietnnError, check_is
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
+from quietnn.repairs.beside.beside import Beside, beside_of
+from quietnn.repairs.beside.part import output_axes
 from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
@@ -50,11 +52,21 @@ class Scratch:
     taken even where the caller has switched them off. After `model.gradient_checkpointing_enable()` of transformers
     the activations inside a block are computed again on the way back, in evaluation mode too.
 
+    With `digital` the vectors that carry no noise can be moved as well: gains and biases of normalisation layers.
+
     `num_passes` is the cost so far, in forward passes over all examples; a backward pass counts two.
     """
 
     @torch.inference_mode(False)
-    def __init__(self, observation: Observation[Any, Any], evidence: Evidence, *, blended: bool = False) -> None:
+    def __init__(
+        self,
+        observation: Observation[Any, Any],
+        evidence: Evidence,
+        *,
+        blended: bool = False,
+        digital: bool = False,
+    ) -> None:
+        self._observation = observation
         self._network = copy.deepcopy(observation.model).eval()
         parameters = dict(self._network.named_parameters(remove_duplicate=False))
         self._network.requires_grad_(False)
@@ -62,7 +74,14 @@ class Scratch:
             block.__dict__["forward"] = partial(
                 checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
             )
-        self._noisy = {name: parameters[name].requires_grad_() for name in observation.weights}
+        self._moving = {name: parameters[name].requires_grad_() for name in observation.weights}
+        self.gains: dict[str, Tensor] = {}
+        if digital:
+            noisy = {id(one) for one in self._moving.values()}
+            clean = {name: one for name, one in self._network.named_parameters() if one.dim() == 1}
+            clean = {name: one for name, one in clean.items() if id(one) not in noisy and one.is_floating_point()}
+            self.gains = {name: one.detach().clone() for name, one in clean.items()}
+            self._moving |= {name: one.requires_grad_() for name, one in clean.items()}
         self._loss = evidence.loss_at
         self._normalisation = observation.normalisation
         self._batch_size = evidence.batch_size
@@ -79,6 +98,19 @@ class Scratch:
     def scale_free(self) -> frozenset[str]:
         """Names of the weights whose scale the statistics of the next layer undo."""
         return self._blending.scale_free(self._on_two) if self._blending else frozenset()
+
+    @property
+    def num_parameters(self) -> int:
+        """Of the network, noisy or not."""
+        return sum(parameter.numel() for parameter in self._network.parameters())
+
+    def beside(self) -> Beside:
+        """What stands beside the received weights already: gain and offset of the channel."""
+        return beside_of(self._observation, self._observation.model, {})
+
+    def output_axes(self) -> dict[str, int | None]:
+        """Of each matrix, the axis that its outputs run along, if it has one."""
+        return output_axes(self._network)
 
     def tail(self) -> frozenset[str] | None:
         """Names of the weights behind the last normalisation of an input, see `quietnn.repairs.branches`."""
@@ -116,10 +148,10 @@ class Scratch:
                         "that is passed in, outside torch.no_grad"
                     )
                 total += float(loss.detach()) * share
-                torch.autograd.backward(loss * share, inputs=list(self._noisy.values()))
+                torch.autograd.backward(loss * share, inputs=list(self._moving.values()))
         self._count(3 * len(positions) / self.num_examples)
         gradients = {}
-        for name, parameter in self._noisy.items():
+        for name, parameter in self._moving.items():
             gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             parameter.grad = None
         return total, gradients
@@ -180,13 +212,14 @@ class Scratch:
         A step is less than 16 bits can hold.
         """
         self._write(weights)
-        return {name: wide(parameter.detach()) for name, parameter in self._noisy.items()}
+        return {name: wide(parameter.detach()) for name, parameter in self._moving.items()}
 
     @torch.no_grad()
     def _write(self, weights: Weights) -> None:
-        for name, parameter in self._noisy.items():
-            if weights[name].data_ptr() != parameter.data_ptr():
-                parameter.copy_(weights[name])
+        for name, parameter in self._moving.items():
+            value = weights[name] if name in weights else self.gains[name]
+            if value.data_ptr() != parameter.data_ptr():
+                parameter.copy_(value)
 
 
 def _checkpointed(network: nn.Module) -> list[nn.Module]:

@@ -55,6 +55,18 @@ def starts_of(observation: Observation[Any, Any], evidence: Evidence, scratch: S
             yield name, start_at(weights, observation, scratch)
 
 
+def starts_beside(
+    observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch
+) -> Iterator[tuple[str, Start]]:
+    """All that steps may begin from where the received weights stay: those of other statistics alone."""
+    if evidence.has_inputs and has_stored_statistics(observation.model):
+        one = calibrate(observation, evidence)
+        scratch.num_passes += one.passes
+        yield one.name, as_start(one.model, observation, is_anchor=True)
+    else:
+        yield "blended", start_at(observation.weights, observation, scratch)
+
+
 def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator[Repaired]:
     """What can be made of a network without labels.
 
@@ -73,13 +85,13 @@ def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator
         yield denoise_directions(observation, evidence)
         branches = denoise_branches(observation, evidence).model
         with suppress(QuietnnError):  # no head that these inputs can centre
-            # A bias that carries no noise is no part of a start: steps are taken on the network as it came.
+            # A bias that carries no noise is no part of a start: steps are taken on the received network.
             if centre_head(observation, branches, evidence) in observation.weights:
                 yield Repaired(branches, "centred", 1.0)
 
 
 def _estimates(observation: Observation[Any, Any], scratch: Scratch) -> Iterator[tuple[str, Weights]]:
-    """What steps may begin from where nothing is calibrated: the weights as they came, and an estimate of them.
+    """What steps may begin from where nothing is calibrated: the received weights, and an estimate of them.
 
     BatchNorm undoes a layer's scale, and all that MMSE would shrink is the confidence of the head; there a structured
     prior of the convolutions is worth a look. Without BatchNorm it is MMSE of the model as a whole and, where each
@@ -106,7 +118,7 @@ def prepare(scratch: Scratch, start: Start, by_group: GroupedWeights) -> Whitene
     """
     if start.is_anchor:
         scratch.anchor(start.network)
-    undone = scratch.scale_free()
+    undone = scratch.scale_free() & start.weights.keys()  # a clean bias is no weight to be moved
     lengths = {name: _length(start.weights[name]) / (_length(by_group.weights[name]) or 1.0) for name in undone}
     whitened = Whitened.of(by_group, start.weights, undone)
     spread = {name: one * (lengths.get(name) or 1.0) for name, one in whitened.spread.items()}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from quietnn.errors import InvalidConfig, check_is
 from quietnn.noise import TensorNoise
 from quietnn.repairs.affine import MMSE, mmse, weightwise_map
+from quietnn.repairs.beside.part import Part
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.watching.batch_moments import wide
@@ -72,7 +73,7 @@ class Whitened:
     def of(cls, by_group: GroupedWeights, centre: Weights, scale_free: Collection[str] = ()) -> "Whitened":
         """The spread of `p(w | r)` about a centre; a group without signal has none and stays.
 
-        Where the next layer undoes the scale of a tensor (`scale_free`), MMSE `theta r` and the weights as they came
+        Where the next layer undoes the scale of a tensor (`scale_free`), MMSE `theta r` and the received weights
         are the same network. About `r` the spread is then `1 / theta` times as large, `sigma_z / sqrt(theta)`: a layer
         that is mostly noise is mostly unknown, and free to be fitted. `theta` is taken no smaller than it can be told
         from zero, `sqrt(2 / n)` for `n` weights.
@@ -95,15 +96,19 @@ class Whitened:
 
 @dataclass(frozen=True)
 class Fit:
-    """Where the steps ended, the mean loss at each of them, and the length of the way in root mean square of `u`."""
+    """Where the steps ended, the mean loss at each of them, and the length of the way in root mean square of `u`.
+
+    `added` tells, where the received weights stay, what stands beside each matrix (`subspaces.py`).
+    """
 
     weights: Weights
     losses: tuple[float, ...]
     move: float
+    added: Mapping[str, Part] = field(default_factory=dict)
 
 
 def trust_radius(total_loss: float, num_weights: int) -> float:
-    """How far the maximum can lie from the start, as a root mean square of `u`: `sqrt(2 L / d)` (docs/posterior.md).
+    """The scale of the steps, `sqrt(2 L / d)`; with `prior = 1` it bounds the root mean square of `u`.
 
     >>> trust_radius(total_loss=50.0, num_weights=10_000)
     0.1

@@ -1,4 +1,4 @@
-"""Temperatures for every group at once, by the gradient of a loss through the network (docs/posterior.md).
+"""Temperatures for every group at once, by the gradient of a loss through the network (docs/how-it-works/posterior.md).
 
 The steps are those of `quietnn.repairs.temperatures.steps`: `log theta`, held at or above MMSE's (`lambda' = 0`), and
 the shift, for each group, with `g` the gradient in the group's weights,

@@ -1,7 +1,7 @@
 """Racing: most points are told from the best by a few examples; only the best few see them all.
 
 Successive halving (Karnin et al. 2013, Jamieson and Talwalkar 2016) with examples as the budget. All points of a race
-see the same examples in the same order, so their losses are compared in pairs, and no example is looked at twice.
+see the same examples in the same order, so their losses are compared in pairs, and no example is used twice.
 """
 
 import math

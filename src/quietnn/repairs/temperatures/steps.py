@@ -10,7 +10,7 @@ with the shift measured in noise standard deviations, and translate: `lambda' = 
 `beta = shift / sigma_z`.
 
 *Natural units*, `1 / sqrt(n)` for `n` inputs of a unit, are steps of the shift that any network feels about equally
-(docs/noisy-inference.md). A step that suits 9 inputs is 22 times too long for 4,608 of them.
+(docs/how-it-works/family.md). A step that suits 9 inputs is 22 times too long for 4,608 of them.
 """
 
 import math

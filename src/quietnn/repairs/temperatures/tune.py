@@ -92,8 +92,8 @@ def tune(
 ) -> Repaired:
     """Denoise with the temperatures `(lambda', beta)` under which the network scores best.
 
-    For one group at most 22 points are tried, most of them on a few of the examples where that is possible; for
-    several groups a coordinate search goes on from there, at most four scores a group.
+    For one group at most 22 points are tried, most of them on a few of the examples where that is possible. For
+    several groups a coordinate search goes on from there, with at most four scores a group.
 
     Args:
         what: the network as received.

@@ -24,8 +24,8 @@ MOST_BYTES = 6_000_000
 _THRIFT = ((200_000, 200_000), (60_000, 200_000), (20_000, 100_000), (5_000, 30_000), (2_000, 5_000))
 """Points of surfaces and rows of records to keep, most first."""
 
-_TOOLS = ("dom", "save", "colour", "scale", "tooltip", "chart", "mesh", "heatmap", "relief", "dots", "table")
-_SECTIONS = ("quantity", "accuracy", "surface", "layers", "training", "theory", "results", "main")
+_TOOLS = ("dom", "terms", "save", "colour", "scale", "tooltip", "chart", "mesh", "heatmap", "relief", "dots", "table")
+_SECTIONS = ("quantity", "head", "accuracy", "surface", "layers", "training", "theory", "results", "main")
 """The parts of the one script, in the order in which they build on each other."""
 
 
@@ -86,8 +86,13 @@ def _fallback(payload: Mapping[str, Any]) -> str:
     parts += [f"<p>{html.escape(line)}</p>" for line in payload.get("notices", ())]
     for task in payload.get("tasks", ()):
         parts.append(f"<h2>{html.escape(task['title'])}</h2>")
+        if top := task["headline"]:
+            parts.append(f"<p><strong>{html.escape(top['value'])}</strong> {html.escape(top['text'])}</p>")
+        parts += [f"<p>{html.escape('{have}: {use}, {text}'.format(**line))}</p>" for line in task["advice"]]
         parts.append("<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in task["sentences"]) + "</ul>")
         parts += [_html_table(table) for table in task["tables"].values()]
+    for term in payload.get("terms", ()):
+        parts.append(f"<p><strong>{html.escape(term['word'])}</strong>: {html.escape(term['text'])}</p>")
     return "\n".join(parts)
 
 

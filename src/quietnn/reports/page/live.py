@@ -1,4 +1,4 @@
-"""The page of a run in progress: its folders are looked at again and again, and this machine alone is served.
+"""The page of a run in progress: its folders are read again and again, and this machine alone is served.
 
 There are three addresses, none of which names a file.
 """
@@ -42,7 +42,7 @@ _HEADERS = (
 
 @dataclass
 class Watch:
-    """What run folders held when they were last looked at, and what the page shows of them.
+    """What run folders held when they were last read, and what the page shows of them.
 
     A folder that does not exist yet is waited for. Gains are read at an accuracy, by default the paper's; the command
     is what the user typed; the clock gives seconds that only go up.

@@ -4,10 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from quietnn.methods import CLEAN
+from quietnn.methods import CLEAN, REFERENCE
 from quietnn.records import Record, other_versions
 from quietnn.records.schema import INFERENCE, SELECTION, THEORY, TRAINING, experiment_of
 from quietnn.reports.analysis import Analysis
+from quietnn.reports.page.glossary import glossary
 from quietnn.reports.page.tables import results_payload, table_payload
 from quietnn.reports.page.tasks import task_payload, training_payload
 from quietnn.reports.quantities import with_accuracy
@@ -37,17 +38,29 @@ def page_payload(
     """
     runs = analysis.runs
     records = [record for run in runs for record in run.records]
+    tasks = [task_payload(task, most_trials=most_trials) for task in analysis.tasks]
+    training = [training_payload(task) for task in analysis.trained]
     return {
         "format": FORMAT,
         "title": page_title(runs),
         "lead": page_lead(records),
         "notices": _notices(runs, records, unfinished=unfinished),
-        "tasks": [task_payload(task, most_trials=most_trials) for task in analysis.tasks],
-        "training": [training_payload(task) for task in analysis.trained],
+        "terms": _terms([*tasks, *training]),
+        "tasks": tasks,
+        "training": training,
         "theory": theory_payload(records),
         "results": results_payload(records, most_rows=most_rows),
         "runs": [_run(run) for run in runs],
     }
+
+
+def _terms(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The words that the figures of these tasks use, explained."""
+    curves = [curve for task in tasks for curve in task["curves"]]
+    uses = {task["quantity"]["name"] for task in tasks}
+    uses |= {"surfaces"} if any(task["surfaces"] for task in tasks) else set()
+    uses |= {"oracle"} if any(curve["oracle"] for curve in curves) else set()
+    return glossary([curve["method"] for curve in curves], uses=uses) if tasks else []
 
 
 def page_title(runs: Sequence[Run]) -> str:
@@ -73,7 +86,7 @@ def page_lead(records: Sequence[Record]) -> str:
     parts = []
     noisy = [record for record in inference_records(records) if record.get("method") != CLEAN]
     if noisy:
-        methods = counted(len({record["method"] for record in noisy}), "way")
+        methods = counted(len({record["method"] for record in noisy} - {REFERENCE}), "way")
         draws = counted(len({(record.get("seed"), record["draw"]) for record in noisy}), "noise draw")
         wnrs = [float(record["wnr_db"]) for record in noisy]
         parts.append(

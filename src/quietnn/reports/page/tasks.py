@@ -15,9 +15,9 @@ from quietnn.reports.accuracy_figures import by_round
 from quietnn.reports.analysis import TaskAnalysis, diverged_sentences, sentences, task_tables
 from quietnn.reports.curves import Curve
 from quietnn.reports.figures import looks
-from quietnn.reports.gains import CONFIDENCE, Gain, covers_at_most, crossing
+from quietnn.reports.gains import Gain, crossing
+from quietnn.reports.page.advice import advice, headline, interval_name
 from quietnn.reports.page.tables import short, table_payload
-from quietnn.reports.quantities import percent
 from quietnn.reports.runs import grouped
 from quietnn.reports.tables import cost_table, interval_text
 from quietnn.reports.temperature_figures import layer_values, pole_of, tried_records, tuned_records
@@ -34,6 +34,7 @@ _GREY = {"colour": "#888888", "marker": None, "dash": "-", "hollow": False}
 def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
     """One task as the page wants it; points of surfaces above `most_trials` are left out and that is said."""
     surfaces, left_out = _surfaces(task.records, most_trials)
+    top = headline(task)
     return {
         "name": task.task,
         "title": over_channels(task_title(task.task), task.records),
@@ -41,26 +42,15 @@ def task_payload(task: TaskAnalysis, *, most_trials: int) -> dict[str, Any]:
         "quantity": {"name": task.quantity.name, "axis": task.quantity.axis, "better": task.quantity.better},
         "level": task.level,
         "clean": list(task.clean) if task.clean else None,
-        "headline": _headline(task),
+        "headline": top,
+        "advice": advice(task),
         "sentences": sentences(task),
         "notices": [*_missing(task.curves), *_gave_up(task.records), *left_out],
-        "best": task.best,
+        "best": task.best if top is None or top["place"] is None else top["place"],
         "curves": _curves(task),
         "tables": {name: table_payload(table) for name, table in task_tables(task).items()},
         "surfaces": surfaces,
         "layers": _layers(task.records),
-    }
-
-
-def _headline(task: TaskAnalysis) -> dict[str, str] | None:
-    gain = None if task.best is None else task.gains[task.best]
-    if task.best is None or gain is None or gain.gain_db is None:
-        return None
-    interval = f"; {_interval_name(gain)} {interval_text(gain)} dB" if gain.low is not None else ""
-    at = task.quantity.phrase.format(task.quantity.text(task.level))
-    return {
-        "value": f"{gain.gain_db:+.1f} dB",
-        "text": f"{task.curves[task.best].label} over ML at {at}{interval}",
     }
 
 
@@ -96,16 +86,12 @@ def _gain(gain: Gain) -> dict[str, Any]:
         "db": gain.gain_db,
         "low": None if gain.low is None else short([gain.low])[0],
         "high": None if gain.high is None else short([gain.high])[0],
+        "above": gain.above,
         "interval": interval_text(gain),
-        "intervalName": _interval_name(gain),
+        "intervalName": interval_name(gain),
         "numDraws": gain.num_draws,
         "note": gain.note,
     }
-
-
-def _interval_name(gain: Gain) -> str:
-    at_most = covers_at_most(gain.num_draws)
-    return f"interval of at most {at_most}," if at_most else f"{percent(CONFIDENCE)} interval"
 
 
 def _missing(curves: Sequence[Curve]) -> list[str]:
@@ -135,10 +121,10 @@ def _missing(curves: Sequence[Curve]) -> list[str]:
 
 
 def _gave_up(records: Sequence[Record]) -> list[str]:
-    """Methods that gave up somewhere, so that the weights as they came stand in for their result."""
+    """Methods that gave up somewhere, so that the received weights stand in for their result."""
     failed = grouped((record for record in records if record.get("failed")), lambda record: str(record["method"]))
     return [
-        f"{style_of(method).label} gave up in {counted(len(found), 'result')}, where the weights as they came stand "
+        f"{style_of(method).label} gave up in {counted(len(found), 'result')}, where the received weights stand "
         f"in for it: {found[0]['failed']}"
         for method, found in failed.items()
     ]
@@ -221,6 +207,7 @@ def training_payload(task: TaskAnalysis) -> dict[str, Any]:
     seeds = counted(len({record.get("seed") for record in records}), "seed")
     return {
         **payload,
+        "advice": advice(task, by_need=False),
         "lead": f"{counted(len({r['method'] for r in records} - {CLEAN}), 'scheme')}, {seeds}, {num_rounds} rounds.",
         "notices": [*payload["notices"], *diverged_sentences(labelled)],
         "series": list(_series(records)),

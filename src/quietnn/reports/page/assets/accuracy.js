@@ -12,10 +12,13 @@ function crossingOf(curve, level) {
 }
 
 function whyNot(curve, level, of) {
+  const measured = curve.x.filter((_, i) => Number.isFinite(curve.y[i]));
   const known = curve.y.filter(Number.isFinite);
   if (!known.length) return "has no results";
-  if (known.at(-1) >= level) return `stays ${of.better} ${of.text(level)} down to ${plain(curve.x[0])} dB`;
-  return Math.max(...known) < level ? `never reaches ${of.text(level)}`
+  const [low, high, holds] = [plain(measured[0]), plain(measured.at(-1)), known.at(-1) >= level];
+  if (known.length === 1) return `is ${holds ? of.better : of.worse} ${of.text(level)} at ${low} dB, the only WNR measured`;
+  if (holds) return `stays ${of.better} ${of.text(level)} down to ${low} dB`;
+  return Math.max(...known) < level ? `stays ${of.worse} ${of.text(level)} up to ${high} dB`
     : `is ${of.worse} ${of.text(level)} at the highest WNR measured`;
 }
 
@@ -37,21 +40,23 @@ function accuracySection(task, id, title = `${quantityOf(task).title} against no
   const single = unique(task.curves.flatMap((curve) => curve.x)).length === 1;
   return [
     h("h3", { id: `${id}-accuracy-title` }, title),
-    adjustable(`${id}-accuracy`, { level: task.level, of: null, draws: false }, (state, show) =>
+    adjustable(`${id}-accuracy`, { level: task.level, of: null, draws: false, bands: false }, (state, show) =>
       (single ? singleFigure(task, id, quantity) : accuracyFigure(task, id, state, show, quantity))),
     plainTable(task.tables[quantity.name], `${id}-${quantity.name}`, { id: `${id}-accuracy-table`, open: false }),
-    h("h3", { id: `${id}-gains-title` }, `Gain over ML at ${quantity.text(task.level)}`),
+    h("h3", { id: `${id}-gains-title` }, explained(`Gain over ML at ${quantity.text(task.level)}`)),
     gainFigure(task, id),
-    plainTable(task.tables.gains, `${id}-gains`, { id: `${id}-gains-table` }),
+    plainTable(task.tables.gains, `${id}-gains`, { id: `${id}-gains-table`, stacked: true, words: true }),
     h("details", { class: "numbers" }, h("summary", {}, "The findings in words"), said(task.sentences, "words")),
   ];
 }
 
 function accuracyFigure(task, id, state, show, quantity) {
-  const series = task.curves.map((curve) => accuracySeries(curve, state.draws));
   const gaining = task.curves.map((curve, i) => i).filter((i) => task.curves[i].reference !== null
     && task.curves[i].reference !== i);
-  const of = gaining.includes(state.of) ? state.of : task.best ?? gaining.at(-1) ?? null;
+  const picked = gaining.includes(state.of) ? state.of : task.best ?? gaining.at(-1) ?? 0;
+  const of = gaining.includes(picked) ? picked : null;
+  const series = task.curves.map((curve, i) => ({ ...accuracySeries(curve, state.draws), chosen: i === picked,
+    band: state.bands || i === picked }));
   const xs = series.flatMap((one) => one.x);
   const clean = task.clean ? [{ y: task.clean[0], label: `no noise: ${quantity.text(task.clean[0], 1)}` }] : [];
   const chart = {
@@ -73,10 +78,12 @@ function accuracyFigure(task, id, state, show, quantity) {
       event.target.nextSibling.textContent = quantity.text(slide.merit(Number(event.target.value)));
     } });
   const controls = h("div", { class: "fields" },
-    gaining.length ? select(`${id}-of`, "Gain of", gaining.map((i) => ({ label: task.curves[i].label, value: i })), of,
-      (value) => { state.of = value; show(); }) : null,
+    gaining.length ? select(`${id}-of`, "Gain and band of", gaining.map((i) =>
+      ({ label: task.curves[i].label, value: i })), of, (value) => { state.of = value; show(); }) : null,
     h("label", { class: "field", for: `${id}-level` }, h("span", {}, quantity.at),
       h("span", { class: "slide" }, level, h("output", {}, quantity.text(state.level)))),
+    task.curves.some((curve) => curve.numDraws > 1)
+      ? checkbox(`${id}-bands`, "all bands", state.bands, (checked) => { state.bands = checked; show(); }) : null,
     task.curves.some((curve) => curve.draws && curve.numDraws > 1)
       ? checkbox(`${id}-draws`, "single draws", state.draws, (checked) => { state.draws = checked; show(); }) : null);
   const numbers = () => ({
@@ -84,9 +91,18 @@ function accuracyFigure(task, id, state, show, quantity) {
     rows: task.curves.flatMap((curve) => curve.x.map((x, i) =>
       [curve.label, x, quantity.number(real(curve.mean[i])), real(curve.std[i]), curve.count[i]])),
   });
-  const caption = `Mean over noise draws; bands are ± one standard deviation${quantity.spread ?? ""}. `
+  const caption = `${bandSentence(task.curves, picked, state.bands, quantity)} `
     + gainSentence(task, series, of, state.level, quantity);
   return chartFigure(chart, { caption, name: `${id}-accuracy`, numbers, controls });
+}
+
+function bandSentence(curves, picked, all, quantity) {
+  const deviation = `± one standard deviation${quantity.spread ?? ""}`;
+  if (curves.every((curve) => curve.numDraws < 2)) return "One noise draw, so there are no bands.";
+  if (all) return `Mean over noise draws; bands are ${deviation}.`;
+  const { label, numDraws } = curves[picked];
+  return numDraws < 2 ? `Mean over noise draws; ${label} has one and no band.`
+    : `Mean over noise draws; the band of ${label} is ${deviation}.`;
 }
 
 // At one WNR there are no curves: a row for each method says more.
@@ -115,12 +131,27 @@ function singleFigure(task, id, quantity) {
 function gainNow(series, of, level) {
   if (of === null) return null;
   const [ours, theirs] = [series[of], series[series[of].reference]];
-  return { ours, theirs, at: crossingOf(ours, level), from: crossingOf(theirs, level) };
+  const [at, from] = [crossingOf(ours, level), crossingOf(theirs, level)];
+  return { ours, theirs, at, from, ...boundNow(ours, theirs, at, from, level) };
+}
+
+// The ends that are known of a gain: where a curve does not cross, the end of what was measured, if the gain is larger.
+function boundNow(ours, theirs, at, from, level) {
+  const known = (curve) => curve.x.filter((_, i) => Number.isFinite(curve.y[i]));
+  const last = (curve) => curve.y.findLast(Number.isFinite);
+  const low = at ?? (last(ours) >= level ? known(ours)[0] : null);
+  const high = from ?? (last(theirs) < level ? known(theirs).at(-1) : null);
+  return low !== null && high !== null && high > low ? { low, high } : { low: at, high: from };
 }
 
 function gainSentence(task, series, of, level, quantity) {
   if (of === null) return "No ML curve was measured, so there is nothing to measure gains against.";
-  const { ours, theirs, at, from } = gainNow(series, of, level);
+  const { ours, theirs, at, from, low, high } = gainNow(series, of, level);
+  if (low !== null && high !== null && (at === null || from === null)) {
+    const why = at === null ? `${ours.label} ${whyNot(ours, level, quantity)}`
+      : `${theirs.label} ${whyNot(theirs, level, quantity)}`;
+    return `${why}, so the gain over ${theirs.label} is more than ${fixed(high - low, 2)} dB.`;
+  }
   for (const [curve, place] of [[ours, at], [theirs, from]]) {
     if (place === null) return `${curve.label} ${whyNot(curve, level, quantity)}, so there is no gain to mark.`;
   }
@@ -134,12 +165,13 @@ function drawGain(svg, x, y, shown, gain, level, of) {
   const at = y(level);
   const ends = { x1: x.range[0], x2: x.range[1], y1: at, y2: at };
   svg.append(s("line", { ...ends, stroke: "var(--soft)", "stroke-dasharray": "1 4" }));
-  if (!gain || gain.at === null || gain.from === null) {
+  if (!gain || gain.low === null || gain.high === null) {
     const place = { x: x.range[0] + 6, y: at - 6 };
     svg.append(s("text", { ...place, fill: "var(--soft)", "font-size": 11.5, ...HALO }, of.text(level)));
     return;
   }
-  const [left, right] = [x(gain.at), x(gain.from)];
+  const [left, right] = [x(gain.low), x(gain.high)];
+  const bound = gain.at === null || gain.from === null;
   const way = Math.sign(right - left) || 1;
   const arrow = s("g", { class: "gain", fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 });
   arrow.append(s("path", { d: `M${left} ${at}H${right}` }));
@@ -148,17 +180,19 @@ function drawGain(svg, x, y, shown, gain, level, of) {
     arrow.append(s("path", { d: `M${right - 6 * way} ${at - 4}L${right} ${at}L${right - 6 * way} ${at + 4}` }));
   }
   svg.append(arrow);
-  const text = `${signed(gain.from - gain.at, 1)} dB at ${of.text(level)}`;
+  const text = `${bound ? "> " : ""}${signed(gain.high - gain.low, 1)} dB at ${of.text(level)}`;
   const place = quietPlace(shown, x, y, 7.6 * text.length, at, Math.min(left, right), Math.max(left, right));
   svg.append(s("text", { class: "gain-text", ...place, "text-anchor": "middle", fill: "var(--ink)", "font-weight": 650,
     ...HALO }, text));
 }
 
-// Where a text of this width stands on the fewest curves: beside the arrow, or above or below its middle.
+// Where a text of this width stands on the fewest curves: beside the arrow, or above or below it.
 function quietPlace(shown, x, y, wide, at, left, right) {
   const middle = (left + right) / 2;
-  const places = [[left - 12 - wide / 2, at + 4], [right + 12 + wide / 2, at + 4], [middle, at - 9], [middle, at + 18],
-    [right + 12 + wide / 2, at - 9], [right + 12 + wide / 2, at + 18]];
+  const beside = [left - 12 - wide / 2, right + 12 + wide / 2].flatMap((px) =>
+    [[px, at + 4], [px, at - 9], [px, at + 18]]);
+  const over = [middle, x.range[0] + wide / 2, x.range[1] - wide / 2].flatMap((px) => [[px, at - 9], [px, at + 18]]);
+  const places = [...beside, ...over];
   const cost = ([px, py]) => {
     if (px - wide / 2 < x.range[0] || px + wide / 2 > x.range[1]) return Infinity;
     let hits = 0;
@@ -187,27 +221,32 @@ function between(series, at) {
 
 // Gains as dots with their intervals, so that "which is better, and is it sure" takes one look.
 function gainFigure(task, id) {
-  const found = task.curves.filter((curve) => curve.gain && curve.gain.db !== null);
-  const never = task.curves.filter((curve) => curve.gain && curve.gain.db === null);
+  const size = ({ gain }) => gain && (gain.db ?? (gain.above > 0 ? gain.above : null));
+  const found = task.curves.filter((curve) => curve.gain && size(curve) !== null);
+  const never = task.curves.filter((curve) => curve.gain && size(curve) === null);
   const names = never.map((curve) => curve.label).join(", ");
   const lines = never.length ? [`No gain to mark for ${names}: the table says why.`] : [];
   if (!found.length) return said(["No method has a gain to mark here: the table says why."]);
   const draw = (width) => {
-    const left = Math.min(width * 0.42, 20 + 7.2 * Math.max(...found.map((curve) => curve.label.length)));
-    const tall = 26 * found.length;
-    const ends = found.flatMap((c) => [c.gain.db, real(c.gain.low), real(c.gain.high), 0]).filter(Number.isFinite);
-    const x = linear(widened(extent(ends), 0.08), [left, width - 64]);
+    const narrow = width < 520;
+    const left = narrow ? 10 : 20 + 7.2 * Math.max(...found.map((curve) => curve.label.length));
+    const row = narrow ? 40 : 26;
+    const tall = row * found.length;
+    const ends = found.flatMap((c) => [size(c), real(c.gain.low), real(c.gain.high), 0]).filter(Number.isFinite);
+    const x = linear(widened(extent(ends), 0.08), [left, width - 68]);
     const svg = s("svg", { viewBox: `0 0 ${width} ${tall + 50}`, class: "chart", "font-size": 12.5 });
     for (const tick of roundTicks(x.domain, Math.max(3, (x.range[1] - left) / 60))) {
       const ends_ = { x1: x(tick), x2: x(tick), y1: 4, y2: tall + 8 };
       svg.append(s("line", { ...ends_, stroke: tick ? "var(--grid)" : "var(--axis)" }));
       svg.append(s("text", { x: x(tick), y: tall + 24, "text-anchor": "middle", fill: "var(--soft)" }, plain(tick)));
     }
-    const below = { x: (left + width - 64) / 2, y: tall + 44 };
+    const below = { x: (left + width - 68) / 2, y: tall + 44 };
     svg.append(s("text", { ...below, "text-anchor": "middle", fill: "var(--soft)" }, "gain over ML (dB)"));
-    found.forEach((curve, row) => drawGainRow(svg, curve, x, 18 + 26 * row, width));
+    found.forEach((curve, at) => drawGainRow(svg, curve, x, row - 8 + row * at, width, narrow));
     return svg;
   };
+  const larger = found.some((curve) => curve.gain.db === null) ? " An arrow: the gain is larger than its dot." : "";
+  const caption = `Dots are gains of the mean curves; bars are paired bootstrap intervals over noise draws.${larger}`;
   const stage = h("div", { class: "stage" });
   new ResizeObserver(() => {
     const svg = draw(Math.max(280, Math.round(stage.clientWidth || 900)));
@@ -216,14 +255,15 @@ function gainFigure(task, id) {
     stage.replaceChildren(svg);
   }).observe(stage);
   return h("figure", { id: `${id}-gains`, class: "card" }, stage, said(lines),
-    under("Dots are gains of the mean curves; bars are paired bootstrap intervals over noise draws.",
-      figureButtons(`${id}-gains`, () => draw(760), null)));
+    under(caption, figureButtons(`${id}-gains`, () => draw(760), null)));
 }
 
-function drawGainRow(svg, curve, x, y, width) {
+// The name stands before its row, or above it where the row is narrow.
+function drawGainRow(svg, curve, x, y, width, narrow) {
   const [low, high] = [real(curve.gain.low), real(curve.gain.high)];
-  const label = { x: x.range[0] - 12, y: y + 4, "text-anchor": "end", "font-weight": 500 };
-  svg.append(s("text", { ...label, fill: textColour(curve.colour) }, named(curve.label, s)));
+  const place = narrow ? { x: 5, y: y - 12 } : { x: x.range[0] - 12, y: y + 4, "text-anchor": "end" };
+  const look = { "font-weight": 500, fill: textColour(curve.colour), ...(narrow ? HALO : {}) };
+  svg.append(s("text", { ...place, ...look }, named(curve.label, s)));
   if (!Number.isNaN(low)) {
     const [from, to] = [Math.max(x(low), x.range[0]), Math.min(x(high), x.range[1] - 8)];
     svg.append(s("line", { x1: from, x2: to, y1: y, y2: y, stroke: lineColour(curve.colour), "stroke-width": 4,
@@ -234,6 +274,12 @@ function drawGainRow(svg, curve, x, y, width) {
       svg.append(s("path", { d: head, fill: "none", stroke: lineColour(curve.colour), "stroke-width": 1.6 }));
     }
   }
-  svg.append(marker(curve, x(curve.gain.db), y, 1.1));
-  svg.append(s("text", { x: width - 4, y: y + 4, "text-anchor": "end", fill: "var(--ink)" }, signed(curve.gain.db, 2)));
+  const { db, above } = curve.gain;
+  if (db === null) {
+    const arrow = `M${x(above)} ${y}H${x.range[1] - 2}m-5-4l5 4-5 4`;
+    svg.append(s("path", { d: arrow, fill: "none", stroke: lineColour(curve.colour), "stroke-width": 1.6 }));
+  }
+  svg.append(marker(curve, x(db ?? above), y, 1.1));
+  const text = db === null ? `> ${signed(above, 2)}` : signed(db, 2);
+  svg.append(s("text", { x: width - 4, y: y + 4, "text-anchor": "end", fill: "var(--ink)" }, text));
 }

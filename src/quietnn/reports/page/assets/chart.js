@@ -2,7 +2,7 @@
 //
 // A chart is { id, title, xLabel, yLabel, series, xTicks, xDomain, yDomain, asPercent, lines, spans, counted, xName,
 // read, overlay, yTicks, yText }, and
-// a series { label, colour, dash, marker, hollow, x, y, low, high, count, dots, silent, bars }.
+// a series { label, colour, dash, marker, hollow, x, y, low, high, count, dots, silent, bars, band, chosen }.
 
 const MARGIN = { top: 24, right: 16, bottom: 46, left: 54 };
 const WIDE = 620;
@@ -22,7 +22,9 @@ function drawChart(chart, width, height, hidden = new Set()) {
   const frame = s("rect", { x: x.range[0] - 8, y: margin.top - 8, width: wide, height: tall });
   svg.append(s("clipPath", { id: clip }, frame));
   const inside = s("g", { "clip-path": `url(#${clip})` });
-  for (const series of shown) drawBand(inside, series, x, y, shown.length > 8 ? 0.06 : 0.14);
+  const banded = shown.filter((series) => series.band);
+  const opacity = banded.length > 8 ? 0.06 : banded.length > 1 ? 0.14 : 0.22;
+  for (const series of banded) drawBand(inside, series, x, y, opacity);
   for (const series of shown) drawSeries(inside, series, x, y);
   svg.append(inside);
   if (labelled) drawLabels(svg, shown, x, y, margin);
@@ -108,7 +110,8 @@ function drawSeries(svg, series, x, y) {
   const group = s("g", { class: "series", "data-label": series.label });
   group.append(s("path", {
     d: path(series.x.map((at, i) => [x(at), y(series.y[i])])),
-    fill: "none", stroke: lineColour(series.colour), "stroke-width": 2.2, "stroke-linejoin": "round",
+    fill: "none", stroke: lineColour(series.colour), "stroke-width": series.chosen ? 3.4 : 2.2,
+    "stroke-linejoin": "round",
     "stroke-dasharray": series.noLine ? "0 99999" : DASHES[series.dash] ?? null,
   }));
   for (const [at, value] of series.dots ?? []) {

@@ -104,7 +104,7 @@ function checkbox(id, label, checked, onChange) {
 }
 
 function under(caption, buttons) {
-  return h("div", { class: "under" }, h("figcaption", {}, typeset(caption)), buttons);
+  return h("div", { class: "under" }, h("figcaption", {}, explained(caption)), buttons);
 }
 
 // Where in a list the value nearest to an aim stands.
@@ -118,7 +118,7 @@ function unique(values) {
 
 // Text from tables and sentences, with the minus that a reader expects.
 function typeset(text) {
-  return named(text.replace(/(^|[\s(])-(?=[\d.])/g, "$1−"));
+  return named(text.replace(/(^|[\s(])-(?=[\d.∞])/g, "$1−"));
 }
 
 function said(lines, kind = "notice") {

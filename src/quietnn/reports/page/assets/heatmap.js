@@ -1,7 +1,8 @@
 // A surface seen from above: colours by height, the points tried, the pole, and the regions of compensation named.
 //
-// A surface is { id, title, xLabel, yLabel, zLabel, points, mesh, levels, colour, marks, pole, regions, zText, read },
-// where points are { x, y, z } with z NaN for what is infeasible, and marks are { x, y, label, marker, colour }.
+// A surface is { id, title, xLabel, yLabel, zLabel, zShort, points, mesh, levels, colour, marks, pole, regions, rise,
+// smooth, zText, read }, where points are { x, y, z } with z NaN for what is infeasible, and marks are
+// { x, y, label, marker, colour }.
 
 function surfaceFrame(surface, width, height) {
   const narrow = width < 520;
@@ -67,7 +68,7 @@ function drawTrials(svg, surface, x, y) {
   for (const point of surface.points) {
     const [px, py] = [x(point.x), y(point.y)];
     if (Number.isFinite(point.z)) {
-      svg.append(s("circle", { cx: px, cy: py, r: 2, fill: "#ffffff", stroke: "#333333", "stroke-width": 0.6 }));
+      svg.append(s("circle", { cx: px, cy: py, r: 2.6, fill: "#ffffff", stroke: "#333333", "stroke-width": 0.8 }));
     } else {
       svg.append(s("path", { d: `M${px - 3} ${py - 3}l6 6m0-6l-6 6`, stroke: "var(--soft)", "stroke-width": 1.1 }));
     }

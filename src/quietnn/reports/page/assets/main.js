@@ -25,6 +25,7 @@ function parts(payload) {
   if (theory) found.push({ id: "theory", name: "Theory", data: theory, draw: () => theorySection(theory, "theory") });
   found.push({ id: "results", name: "All results", data: payload.results, draw: () => resultsSection(payload) });
   const ran = [payload.runs, payload.command, payload.written];
+  if (terms.length) found.push({ id: "words", name: "Words", data: terms, draw: wordsSection });
   found.push({ id: "ran", name: "What ran", data: ran, draw: () => ranSection(payload) });
   return found;
 }
@@ -38,32 +39,17 @@ function taskMenu(task, id) {
     .filter(([, , there]) => there).map(([part, name]) => ({ id: `${id}-${part}-title`, name }));
 }
 
-// The numbers to take home.
-function headCards(task) {
-  const cards = [];
-  if (task.headline) cards.push([task.headline.value, task.headline.text]);
-  if (task.clean) {
-    const [merit, examples] = task.clean;
-    const of = quantityOf(task);
-    const on = examples ? ` on ${examples.toLocaleString("en")} test ${of.examples ?? "examples"}` : "";
-    cards.push([of.value(merit), `${of.title.toLowerCase()} without noise${on}`]);
-  }
-  if (!cards.length) return null;
-  const kind = (at) => (task.headline && at === 0 ? "figure-card main" : "figure-card");
-  return h("div", { class: "cards" }, cards.map(([value, text], at) =>
-    h("p", { class: kind(at) }, h("strong", {}, value), " ", h("span", {}, typeset(text)))));
-}
-
 function taskSection(task, id, alone) {
   return [
     h("h2", { class: alone ? "unseen" : null }, task.title),
     headCards(task),
+    adviceList(task, id),
     said(task.notices),
     task.curves.length ? accuracySection(task, id) : said(["Nothing was measured under noise yet."]),
     surfaceSection(task, id),
     layersSection(task, id),
     h("h3", { id: `${id}-cost-title` }, "What each method costs"),
-    plainTable(task.tables.cost, `${id}-cost`, { id: `${id}-cost-table` }),
+    plainTable(task.tables.cost, `${id}-cost`, { id: `${id}-cost-table`, stacked: true }),
   ].flat();
 }
 
@@ -73,7 +59,8 @@ function render(payload) {
   const focus = document.activeElement?.id;
   document.title = payload.title;
   document.querySelector("h1").textContent = payload.title;
-  document.getElementById("lead").replaceChildren(payload.lead);
+  learn(payload.terms);
+  document.getElementById("lead").replaceChildren(...explained(payload.lead));
   document.getElementById("notices").replaceChildren(...[said(payload.notices)].filter(Boolean));
   const wanted = parts(payload);
   const body = document.getElementById("parts");
@@ -111,10 +98,13 @@ function frame() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
   document.body.prepend(h("a", { class: "skip", href: "#results" }, "Skip to all results"),
-    h("header", { class: "bar" }, h("nav", { id: "menu", "aria-label": "Sections" }), theme));
+    h("header", { class: "bar" }, h("nav", { id: "menu", "aria-label": "Sections" }),
+      live ? h("span", { id: "mark" }) : null, theme));
   page.replaceChildren(title, h("p", { id: "lead", class: "lead" }), h("div", { id: "live", role: "status" }),
     h("div", { id: "notices" }), h("div", { id: "parts" }));
-  document.body.append(tip, spoken);
+  document.body.append(tip, gloss, spoken);
+  listenForTerms();
+  if (live) mark("live");
 }
 
 async function start() {
@@ -148,10 +138,18 @@ async function follow() {
     } catch {
       const lost = "Not connected: the server has stopped. What is shown stays.";
       place.replaceChildren(h("p", { class: "live lost" }, lost));
+      mark("lost");
       latest = {};
     }
     await new Promise((wake) => setTimeout(wake, Math.max(1000, 3 * (performance.now() - began))));
   }
+}
+
+// The mark that stays in sight: whether this page follows a run, and whether it still does.
+function mark(state) {
+  const shown = document.getElementById("mark");
+  shown.className = `mark-${state}`;
+  shown.textContent = { live: "Live", done: "Finished", lost: "Not connected" }[state];
 }
 
 function showProgress(place, progress) {
@@ -160,6 +158,7 @@ function showProgress(place, progress) {
   const count = `${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""} records`;
   const words = [count, left, note].filter(Boolean).join(" · ");
   const finished = total && done >= total;
+  mark(finished ? "done" : "live");
   place.replaceChildren(h("p", { class: finished ? "live done" : "live" }, h("b", {}, finished ? "Finished" : "Live"),
     bar, h("span", {}, words)));
 }

@@ -89,6 +89,7 @@ function drawRelief(pen, surface, view, width, height, dark) {
   pen.clearRect(0, 0, width, height);
   pen.font = "12.5px system-ui, sans-serif";
   drawFloor(pen, surface, project, { xs, ys, low: zs[0], box, ink, view });
+  drawHeights(pen, surface, project, { xs, ys, zs, box, ink });
   drawFacets(pen, surface, project, box);
   drawPins(pen, surface, project, { xs, ys, zs, box, ink });
 }
@@ -97,8 +98,8 @@ function drawRelief(pen, surface, view, width, height, dark) {
 function fitted(flat, width, height) {
   const corners = [-0.5, 0.5].flatMap((x) => [-0.5, 0.5].flatMap((y) => [-0.45, 0.45].map((z) => flat([x, y, z]))));
   const [xs, ys] = [extent(corners.map((corner) => corner[0])), extent(corners.map((corner) => corner[1]))];
-  const size = Math.min((width - 64) / (xs[1] - xs[0]), (height - 70) / (ys[1] - ys[0]));
-  const [left, top] = [width / 2 - (size * (xs[0] + xs[1])) / 2, height / 2 - 8 - (size * (ys[0] + ys[1])) / 2];
+  const size = Math.min((width - 112) / (xs[1] - xs[0]), (height - 70) / (ys[1] - ys[0]));
+  const [left, top] = [width / 2 + 20 - (size * (xs[0] + xs[1])) / 2, height / 2 - 8 - (size * (ys[0] + ys[1])) / 2];
   return (point) => {
     const [x, y, depth] = flat(point);
     return [left + size * x, top + size * y, depth];
@@ -142,6 +143,45 @@ function drawFloor(pen, surface, project, { xs, ys, low, box, ink, view }) {
   write(surface.yShort ?? surface.yLabel, side, (ys[0] + ys[1]) / 2, [2.1 * aside, 0, 0]);
 }
 
+// The axis of heights stands at the edge furthest left; faint lines on the walls behind carry it around.
+function drawHeights(pen, surface, project, { xs, ys, zs, box, ink }) {
+  const corners = xs.flatMap((x) => ys.map((y) => ({ x, y, foot: project(box(x, y, zs[0])) })));
+  const edge = corners.reduce((best, one) => (one.foot[0] < best.foot[0] ? one : best));
+  const right = corners.reduce((best, one) => (one.foot[0] > best.foot[0] ? one : best));
+  const back = corners.reduce((best, one) => (one.foot[2] > best.foot[2] ? one : best));
+  const line = (places, colour) => {
+    pen.strokeStyle = colour;
+    pen.beginPath();
+    places.forEach(([px, py], i) => pen[i ? "lineTo" : "moveTo"](px, py));
+    pen.stroke();
+  };
+  const at = (corner, z) => project(box(corner.x, corner.y, z));
+  pen.lineWidth = 1;
+  line([at(edge, zs[0]), at(edge, zs[1])], ink.soft);
+  pen.textAlign = "right";
+  let previous = Infinity;
+  for (const z of heightTicks(surface, zs)) {
+    const [px, py] = at(edge, z);
+    pen.globalAlpha = 0.45;
+    line([[px, py], at(back, z), at(right, z)], ink.line);
+    pen.globalAlpha = 1;
+    line([[px - 4, py], [px, py]], ink.soft);
+    if (previous - py < 14) continue;
+    pen.fillStyle = ink.soft;
+    pen.fillText(surface.zText(z), px - 7, py + 4);
+    previous = py;
+  }
+  const [px, py] = at(edge, zs[1]);
+  pen.fillStyle = ink.text;
+  pen.textAlign = "left";
+  pen.fillText(surface.zShort, Math.max(4, px - 40), py - 12);
+}
+
+function heightTicks(surface, zs) {
+  if (!surface.rise) return roundTicks(zs, 5);
+  return surface.levels.filter((level) => level >= zs[0] && level <= zs[1]);
+}
+
 function drawFacets(pen, surface, project, box) {
   const placed = surface.mesh.points.map((point) => box(point.x, point.y, Number.isFinite(point.z) ? point.z : 0));
   const seen = placed.map(project);
@@ -151,9 +191,14 @@ function drawFacets(pen, surface, project, box) {
     const depth = corners.reduce((sum, corner) => sum + seen[corner][2], 0);
     return { corners, z, depth, light: lighting(a, b, c) };
   });
+  if (!surface.smooth) facets.push(...dotsOf(surface, seen));
   facets.sort((one, other) => other.depth - one.depth);
   pen.lineJoin = "round";
   for (const facet of facets) {
+    if (facet.dot) {
+      drawDot(pen, facet.dot);
+      continue;
+    }
     const colour = surface.colour(facet.z);
     pen.fillStyle = facet.light < 0 ? mix(colour, "#000000", -facet.light) : mix(colour, "#ffffff", facet.light);
     pen.strokeStyle = pen.fillStyle;
@@ -164,6 +209,22 @@ function drawFacets(pen, surface, project, box) {
     pen.fill();
     pen.stroke();
   }
+}
+
+// The measured points, each a little nearer than the facets that meet in it, so that only a hill in front hides it.
+function dotsOf(surface, seen) {
+  return surface.mesh.points.flatMap((point, i) =>
+    (Number.isFinite(point.z) ? [{ dot: seen[i], depth: 3 * seen[i][2] - 0.12 }] : []));
+}
+
+function drawDot(pen, [x, y]) {
+  pen.fillStyle = "#ffffff";
+  pen.strokeStyle = "#333333";
+  pen.lineWidth = 0.7;
+  pen.beginPath();
+  pen.arc(x, y, 2.2, 0, 7);
+  pen.fill();
+  pen.stroke();
 }
 
 // A little brighter where a facet faces the upper left, a little darker where it turns away.

@@ -4,7 +4,7 @@ const NAMED = { ML: "#000000", MMSE: "#E69F00", chosen: "#D55E00" };
 
 function surfaceSection(task, id) {
   if (!task.surfaces.length) return [];
-  return [h("h3", { id: `${id}-surface-title` }, "Accuracy over the temperatures λ′ and β"),
+  return [h("h3", { id: `${id}-surface-title` }, explained("Accuracy over the temperatures λ′ and β")),
     adjustable(`${id}-surface`, usualSurface(task), (state, show) => surfaceFigure(task, id, state, show))];
 }
 
@@ -73,7 +73,7 @@ function temperatureSurface(task, one, id) {
     id: `${id}-map`, points, mesh: surfaceMesh(points), levels, marks, cellular: true, regions: true, pole: one.pole,
     title: `${one.label}, ${plain(one.wnr)} dB: accuracy on the examples tuned on over lambda prime and beta`,
     xLabel: "population temperature λ′", yLabel: "bias temperature β", xShort: "λ′", yShort: "β",
-    zLabel: "accuracy on the examples tuned on (%)", zText: (z) => plain(100 * z, 3),
+    zLabel: "accuracy on the examples tuned on (%)", zShort: "accuracy (%)", zText: (z) => plain(100 * z, 3),
     colour: (z) => shade(CIVIDIS, (z - low) / (high - low)),
     read: (point) => ({
       title: `λ′ ${plain(point.x, 5)}, β ${plain(point.y, 5)}`,
@@ -104,7 +104,8 @@ function bandLevels([low, high], count) {
 function surfaceCaption(one, surface) {
   const feasible = surface.points.filter((point) => Number.isFinite(point.z)).length;
   const past = surface.points.length - feasible;
-  const parts = [`${feasible} points tried${past ? `, ${past} more infeasible (crosses)` : ""}.`];
+  const parts = [`Dots are the ${feasible} points tried${past ? `, crosses ${past} infeasible ones` : ""}; `
+    + "colours between them are filled in."];
   if (one.chosen) {
     const [lambda, beta] = one.chosen;
     const tuned = Number.isFinite(one.tuning) ? `, ${percent(one.tuning, 1)} on the examples tuned on` : "";

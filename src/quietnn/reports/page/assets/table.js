@@ -1,16 +1,19 @@
 // Tables: small ones as they come, with their files; large ones that sort, filter and turn pages.
 
-function plainTable(table, name, { id = null, open = true } = {}) {
+// A table of few columns is `stacked` on a phone: a block for each row, its cells named. Its rows may be `words`.
+function plainTable(table, name, { id = null, open = true, stacked = false, words = false } = {}) {
   const prose = table.header.map((_, at) => table.rows.some((row) => /[a-z]{4}/i.test(row[at] ?? "")));
   const kind = (at) => (prose[at] ? "prose" : null);
+  const empty = (cell) => cell === "" || cell === "–";
   const body = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.caption },
-    h("table", { id },
-      h("caption", { class: "unseen" }, named(table.caption)),
-      h("thead", {}, h("tr", {}, table.header.map((cell, at) =>
-        h("th", { scope: "col", class: kind(at) }, named(cell))))),
-      h("tbody", {}, table.rows.map((row) => h("tr", {}, row.map((cell, at) =>
-        (at ? h("td", { class: kind(at) }, typeset(cell)) : h("th", { scope: "row" }, typeset(cell)))))))));
-  const caption = h("p", { class: "caption", "aria-hidden": "true" }, named(table.caption));
+    h("table", { id, class: stacked ? "stacked" : null, role: "table", "aria-label": table.caption },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, table.header.map((cell, at) =>
+        h("th", { scope: "col", role: "columnheader", class: kind(at) }, explained(cell))))),
+      h("tbody", { role: "rowgroup" }, table.rows.map((row) => h("tr", { role: "row" }, row.map((cell, at) => (at
+        ? h("td", { role: "cell", class: kind(at), "data-name": table.header[at], "data-empty": empty(cell) },
+          typeset(cell))
+        : h("th", { scope: "row", role: "rowheader" }, words ? explained(cell) : typeset(cell)))))))));
+  const caption = h("p", { class: "caption" }, explained(table.caption));
   const buttons = h("div", { class: "saves", role: "group", "aria-label": "Save this table" },
     saveButton("CSV", "Save the table as CSV", () => save(`${name}.csv`, table.csv, "text/csv")),
     saveButton("LaTeX", "Save the table as LaTeX", () => save(`${name}.tex`, table.latex, "application/x-tex")));

@@ -73,7 +73,8 @@ function errorSurface(one, id) {
   return {
     id: `${id}-error-map`, points, mesh: surfaceMesh(points), levels, pole: null, regions: false, smooth: true,
     rise: share, title: one.label, xLabel: "multiplier θ", yLabel: "offset ρ", xShort: "θ", yShort: "ρ",
-    zLabel: "expected squared error", zText: (z) => plain(z, 3), colour: (z) => shade(VIRIDIS, share(z)),
+    zLabel: "expected squared error", zShort: "error", zText: (z) => plain(z, 3),
+    colour: (z) => shade(VIRIDIS, share(z)),
     marks: one.points.map((point) => ({ x: point.theta, y: point.rho, z: point.error, label: point.name,
       marker: shape(point), colour: point.name === "ML" ? "#000000" : "#D55E00" })),
     read: ({ x, y, z }) => ({ title: `θ ${plain(x)}, ρ ${plain(y)}`, rows: [{ label: "error", value: plain(z, 5) }] }),

@@ -1,0 +1,1 @@
+"""What stands beside weights that cannot be rewritten."""
