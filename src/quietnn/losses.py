@@ -1,6 +1,6 @@
 """Labels, and the loss of each example: class numbers, probabilities, or anything that a loss of one's own compares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -144,3 +144,10 @@ class Verdict:
     def at(self, positions: Tensor) -> "Verdict":
         """The same on some of the examples."""
         return Verdict(self.losses[positions], None if self.right is None else self.right[positions])
+
+
+def joined(verdicts: Sequence[Verdict]) -> Verdict:
+    """Several verdicts as one, in their order."""
+    rights = [one.right for one in verdicts if one.right is not None]
+    losses = torch.cat([one.losses for one in verdicts])
+    return Verdict(losses, torch.cat(rights) if len(rights) == len(verdicts) else None)

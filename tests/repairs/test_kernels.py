@@ -11,13 +11,14 @@ import quietnn
 from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.evidence import Evidence
-from quietnn.observation import Observation
+from quietnn.observation import Observation, observe
 from quietnn.repairs.batchnorm.calibrate import calibrate_structured
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
 from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.kernels import (
     KernelMap,
     _chi_square_over_degrees,
+    are_mostly_noise,
     believable_noise,
     kernel_map,
     structured_denoisers,
@@ -251,3 +252,14 @@ def test_weights_that_came_with_a_gain_are_repaired_too() -> None:
     assert observation.at_unit_gain().as_received is not None
     repaired = quietnn.calibrate_structured(observation, torch.rand(40, 1, 8, 8))
     assert not torch.equal(repaired.model[1].running_var, network[1].running_var)
+
+
+def test_convolutions_are_mostly_noise_once_noise_is_twice_the_signal() -> None:
+    model = small_network()
+    power = float(
+        torch.cat([one.weight.detach().flatten() for one in model if isinstance(one, nn.Conv2d)]).square().mean()
+    )
+    for share, expected in ((0.6, False), (0.72, True), (2.0, True)):
+        assert are_mostly_noise(Observation(model, noise_variance=share * power)) == expected
+    assert not are_mostly_noise(observe(model))
+    assert not are_mostly_noise(Observation(nn.Linear(2, 2), noise_variance=1.0))

@@ -53,6 +53,33 @@ def test_on_the_held_out_evidence_the_result_is_the_fit_or_the_best_start(
     assert ("mmse" in result.details["held_out_loss"]) == (network is plain_net)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_verdict_is_on_examples_that_the_judged_network_did_not_see(alone: bool) -> None:
+    """The labels of one half change what its fit learns, and so the losses of the other half; its own stay."""
+    inputs, labels = blobs()
+    observation, split = transmit(norm_net(), wnr_db=-3.0, seed=0), folds(len(labels), 2, seed=0)[0]
+    other = labels.clone()
+    other[split.fit[:3]] = (labels[split.fit[:3]] + 1) % 3
+    make = loss_alone if alone else Evidence
+    settings = PosteriorSettings(num_steps=1)
+
+    def verdict(known: Tensor) -> Tensor:
+        result = posterior(observation, make(inputs, known), settings=settings)
+        assert result.details["chosen"] == "posterior"
+        found = result.details["held_out"]
+        assert (found.right is None) == alone
+        assert float(found.losses.mean()) == pytest.approx(result.details["held_out_loss"]["posterior"])
+        return found.losses
+
+    assert not torch.equal(verdict(labels)[split.held_out], verdict(other)[split.held_out])
+    changed = labels.clone()
+    changed[split.held_out[:1]] = (labels[split.held_out[:1]] + 1) % 3
+    before, after = verdict(labels), verdict(changed)
+    untouched = split.held_out[10:] if alone else split.held_out[1:]
+    assert torch.equal(before[untouched], after[untouched])
+    assert after[split.held_out[0]] != before[split.held_out[0]]
+
+
 def test_a_start_that_is_better_by_far_is_returned_as_it_is(snapshot: Snapshot) -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     # steps that lead nowhere near

@@ -109,6 +109,8 @@ class Repair:
             several the last row of the table is taken.
         by_score: whether a score alone is enough, where labels are needed otherwise.
         settings: of the method, a frozen dataclass, where it has some.
+        judges_itself: whether its details hold `held_out`, a `Verdict` on every example by a network that did not see
+            it. Then `auto` makes it once, where it makes others from each half and once more.
         fits_beside: whether `run` takes `trainable`, `rank` and `budget` by keyword and returns a `beside`. What other
             repairs make is projected onto what may act.
 
@@ -124,6 +126,7 @@ class Repair:
     unjudged: Rule = never
     by_score: bool = False
     settings: Any = None
+    judges_itself: bool = False
     fits_beside: bool = False
 
     def __post_init__(self) -> None:

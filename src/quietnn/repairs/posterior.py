@@ -6,7 +6,7 @@ In units of the posterior standard deviation about MMSE, `u = (w - w_mmse) / s`,
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import check_is
 from quietnn.evidence import Augment, Evidence, labelled
-from quietnn.losses import Losses
+from quietnn.losses import Losses, Verdict, joined
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
@@ -78,8 +78,9 @@ def posterior(
 
     Returns:
         The network. Of its details, `chosen` is `"posterior"`, or the start that the held-out examples preferred.
-        `held_out_loss` is the mean loss of every candidate; of the fit on examples it did not see. `fit_loss` has each
-        step of the final fit. `move` is how far the weights moved, in posterior standard deviations.
+        `held_out_loss` is the mean loss of every candidate; of the fit on examples it did not see. `held_out` has loss
+        and answer of the chosen one on each of these. `fit_loss` has each step of the final fit. `move` is how far the
+        weights moved, in posterior standard deviations.
         Where weights stay, `beside` has what stands beside them, see `Beside`.
 
     >>> import torch
@@ -96,7 +97,7 @@ def posterior(
     by_group = grouped(observation, "layerwise")
     splits = folds(num_examples, _NUM_FOLDS, seed=seed)
     if by_group.noise_variance == 0:
-        return _result(observation, where, with_weights(model, {}), "received", {}, None, 0.0)
+        return _result(observation, where, with_weights(model, {}), "received", None, None, 0.0)
     scratch = Scratch(observation, evidence, blended=True, digital=where.weights_stay)
     guard = Guard(scratch, splits)
     chosen, start = _best_start(guard, observation, evidence.in_memory(), weights_stay=where.weights_stay)
@@ -112,9 +113,9 @@ def posterior(
     final = None if is_worse else fit(torch.arange(num_examples), settings)
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else start.network, {})
-        return _result(observation, where, kept, best, guard.mean_losses, None, scratch.num_passes)
+        return _result(observation, where, kept, best, guard, None, scratch.num_passes)
     finished = scratch.finish(start.network, final.weights)
-    return _result(observation, where, finished, "posterior", guard.mean_losses, final, scratch.num_passes)
+    return _result(observation, where, finished, "posterior", guard, final, scratch.num_passes)
 
 
 def _best_start(
@@ -144,12 +145,14 @@ def _result(
     where: Where,
     model: nn.Module,
     chosen: str,
-    held_out_loss: Mapping[str, float],
+    guard: "Guard | None",
     fit: Fit | None,
     passes: float,
 ) -> Repaired:
     fit = fit or Fit({}, (), 0.0)
-    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": fit.losses, "move": fit.move}
+    details: dict[str, Any] = {"chosen": chosen, "fit_loss": fit.losses, "move": fit.move, "held_out_loss": {}}
+    if guard is not None:
+        details |= {"held_out_loss": guard.mean_losses, "held_out": guard.verdicts[chosen]}
     if not where.weights_stay:
         return Repaired(model, "posterior", passes, details)
     details["beside"] = beside_of(observation, model, fit.added)
@@ -164,21 +167,23 @@ class Guard:
         self._splits = splits
         self._held_out = parts_of(splits)
         self._parts = [part for fold in self._held_out for part in fold]
-        self._losses: dict[str, Tensor] = {}
+        self._order = torch.cat(self._parts).argsort()
+        self.verdicts: dict[str, Verdict] = {}
 
     def judge(self, name: str, network: nn.Module) -> None:
         """Judge a network that has seen no labels, on all examples."""
-        self._losses[name] = self.scratch.judge_parts(network, self._parts)
+        self.verdicts[name] = self.scratch.judge_each(network, self._parts).at(self._order)
 
     def judge_fits(self, name: str, fit: Callable[[Tensor], nn.Module]) -> None:
         """Judge a way to fit networks to positions: each split by the network that did not see it."""
         folds = zip(self._splits, self._held_out, strict=True)
-        self._losses[name] = torch.cat([self.scratch.judge_parts(fit(split.fit), parts) for split, parts in folds])
+        found = joined([self.scratch.judge_each(fit(split.fit), parts) for split, parts in folds])
+        self.verdicts[name] = found.at(self._order)
 
     @property
     def mean_losses(self) -> dict[str, float]:
         """The mean loss of everything that was judged."""
-        return {name: mean_loss(losses, self._parts) for name, losses in self._losses.items()}
+        return {name: float(verdict.losses.mean()) for name, verdict in self.verdicts.items()}
 
     def best(self, names: Iterable[str]) -> str:
         """The one with the smallest mean loss."""
@@ -186,8 +191,11 @@ class Guard:
 
     def is_clearly_better(self, name: str, other: str, *, standard_errors: float = 1.0) -> bool:
         """Whether one has the smaller loss, by more than so many standard errors."""
-        losses = self._losses[name], self._losses[other]
-        return is_clearly_better(*losses, self._parts, standard_errors=standard_errors)
+        return is_clearly_better(self._losses(name), self._losses(other), self._parts, standard_errors=standard_errors)
+
+    def _losses(self, name: str) -> Tensor:
+        """The mean loss on each part."""
+        return torch.stack([self.verdicts[name].losses[part].mean() for part in self._parts])
 
 
 def parts_of(splits: Sequence[Split]) -> list[list[Tensor]]:

@@ -19,6 +19,7 @@ from quietnn.repairs.entropy import EATA, SAR, TENT, adapt
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
+from quietnn.repairs.kernels import are_mostly_noise
 from quietnn.repairs.kinds import (
     has_kernels,
     has_stored_statistics,
@@ -104,7 +105,7 @@ _row("energy_balanced", _run(restore_energy, balanced_classes=True), applies=_ea
 _row("mmse_calibrated", _run(mmse_calibrated), applies=_BATCH_NORM)
 _row("calibrated", _run(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _run(calibrate, balanced_classes=True), applies=_BATCH_NORM)
-_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=always)
+_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=are_mostly_noise)
 _row(
     "self_trained",
     _run(self_train, "settings", "seed"),
@@ -121,9 +122,9 @@ _row(
 )
 _row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
 _row("lora", _run(finetune, "seed", rank=RANK), applies=_NETWORK)
-_BESIDE = {"applies": _NETWORK, "settings": _FIT, "fits_beside": True}
-_row("posterior", _run(posterior, "settings", "seed"), by_auto=always, **_BESIDE)
-_row("posterior_adapter", _run(posterior, "settings", "seed", trainable="adapter"), **_BESIDE)
-_row("posterior_digital", _run(posterior, "settings", "seed", trainable="digital"), **_BESIDE)
+_FITTED = {"applies": _NETWORK, "settings": _FIT, "judges_itself": True, "fits_beside": True}
+_row("posterior", _run(posterior, "settings", "seed"), by_auto=always, **_FITTED)
+_row("posterior_adapter", _run(posterior, "settings", "seed", trainable="adapter"), **_FITTED)
+_row("posterior_digital", _run(posterior, "settings", "seed", trainable="digital"), **_FITTED)
 _row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)

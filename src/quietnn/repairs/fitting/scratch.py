@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from quietnn.errors import QuietnnError, check_is
 from quietnn.evidence import Evidence
+from quietnn.losses import Verdict
 from quietnn.observation import Observation
 from quietnn.repairs.beside.beside import Beside, beside_of
 from quietnn.repairs.beside.part import output_axes
@@ -82,7 +83,7 @@ class Scratch:
             clean = {name: one for name, one in clean.items() if id(one) not in noisy and one.is_floating_point()}
             self.gains = {name: one.detach().clone() for name, one in clean.items()}
             self._moving |= {name: one.requires_grad_() for name, one in clean.items()}
-        self._loss = evidence.loss_at
+        self._evidence, self._loss = evidence, evidence.loss_at
         self._normalisation = observation.normalisation
         self._batch_size = evidence.batch_size
         self.num_examples = len(evidence)
@@ -169,6 +170,19 @@ class Scratch:
         """
         with undisturbed(network):
             return torch.tensor([self._judge(network, part) for part in parts], dtype=torch.float64)
+
+    def judge_each(self, network: nn.Module, parts: Sequence[Tensor]) -> Verdict:
+        """What another network does on each example, part after part; it is left as it was.
+
+        Where a loss tells no more than the mean of several, each has that of its part.
+        """
+        if self._evidence.mean_loss is not None:
+            means = self.judge_parts(network, parts)
+            return Verdict(torch.cat([mean.repeat(len(part)) for mean, part in zip(means, parts, strict=True)]), None)
+        positions = torch.cat(list(parts))
+        self._count(len(positions) / self.num_examples)
+        with undisturbed(network), torch.no_grad():
+            return self._evidence.take(positions).judge(network)
 
     @torch.inference_mode(False)
     def anchor(self, start: nn.Module) -> None:
