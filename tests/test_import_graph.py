@@ -26,6 +26,7 @@ ORDER = (
     "observation",
     "score",
     "losses",
+    "variants",
     "evidence",
     "watching",
     "noise_power",

@@ -25,6 +25,7 @@ from quietnn.batches import (
 from quietnn.errors import InvalidConfig, check_function
 from quietnn.losses import Losses, Verdict, checked_labels, cross_entropy, finite, losses_of, mean_loss_of, right_of
 from quietnn.score import Score, SubsetScore, as_score
+from quietnn.variants import Variants
 
 Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
 """`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
@@ -32,9 +33,6 @@ Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
 A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
 network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights then see all.
 """
-
-Augment = Callable[[Tensor, torch.Generator], Tensor]
-"""Random variants of a batch of inputs that keep their labels, for example crops and flips."""
 
 BATCH_SIZE = 256
 """Examples that go through a network at once where nothing else is said: a gradient of ResNet18 then takes 4 GB."""
@@ -61,7 +59,7 @@ class Evidence:
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
         score: judges a network where accuracy and loss on the examples are not what counts: a function to a number.
         higher_is_better: which way `score` points.
-        augment: random variants of a tensor of inputs that keep their labels, for methods that fit to them.
+        augment: random variants of a tensor of inputs that keep their labels, for methods that fit; `False` for none.
         batch_size: examples that go through a network at once.
         run: calls the network and returns outputs in the order of inputs, where it is fitted or judged on labels;
             repairs without labels call it on the inputs.
@@ -78,7 +76,7 @@ class Evidence:
     loss: Losses = field(default=cross_entropy)
     score: Callable[[nn.Module], Score | float] | SubsetScore | None = None
     higher_is_better: bool = True
-    augment: Augment | None = None
+    augment: Variants = None
     batch_size: int = BATCH_SIZE
     run: Callable[[nn.Module, Inputs], Tensor] = field(default=outputs_of)
     mean_loss: Loss | None = None
@@ -89,7 +87,8 @@ class Evidence:
         if self.loss is None:
             object.__setattr__(self, "loss", cross_entropy)
         for name, parameters in _CALLED_WITH.items():
-            check_function(name, getattr(self, name), parameters)
+            given = getattr(self, name)
+            check_function(name, None if name == "augment" and given is False else given, parameters)
         if (self.mean_loss is None) != (self.num_examples is None):
             raise InvalidConfig("mean_loss goes with num_examples: Evidence(mean_loss=f, num_examples=100)")
         for name in ("batch_size", "num_examples"):
@@ -254,7 +253,7 @@ class Evidence:
             return self.mean_loss(network, positions, generator)
         known = self.in_memory()
         inputs = take(known.inputs, positions)
-        if self.augment is not None and generator is not None and isinstance(inputs, Tensor):
+        if self.augment and generator is not None and isinstance(inputs, Tensor):
             inputs = self.augment(inputs, generator)
         return mean_loss_of(self.loss, self.run(network, inputs), known.labels[positions])
 

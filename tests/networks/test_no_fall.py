@@ -28,7 +28,7 @@ NAMES = (
     "unet",
 )
 SEEDS = range(100, 108)
-MAX_PASSES = 200.0
+MAX_PASSES = 100.0
 """Enough for all but the costliest repairs."""
 
 

@@ -9,6 +9,7 @@ import torch
 from tests.repairs.blobs import blobs, norm_net, plain_net, trained
 from torch import Tensor, nn
 
+import quietnn
 from quietnn.channels.table import channel_named
 from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig
@@ -349,3 +350,57 @@ def test_the_posterior_takes_noise_by_layer() -> None:
     assert one.details["held_out_loss"]["posterior"] == pytest.approx(
         by_layer.details["held_out_loss"]["posterior"], rel=1e-3
     )
+
+
+def _stripes(num: int, *, placed: bool) -> tuple[Tensor, Tensor]:
+    """Smooth images whose class is the direction of a bright bar, or with `placed` the row it lies in."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(num) % 3
+    images = 0.1 * torch.randn(num, 1, 24, 24, generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        at = 10 + 2 * label if placed else int(torch.randint(4, 16, (), generator=generator))
+        if placed or label == 0:
+            image[0, at : at + (2 if placed else 4)] += 1
+        elif label == 1:
+            image[0, :, at : at + 4] += 1
+        else:
+            image[0, at : at + 6, at : at + 6] += 1
+    return images, labels
+
+
+def _seeing(images: Tensor, labels: Tensor, *, placed: bool) -> nn.Module:
+    torch.manual_seed(0)
+    convolutions = [nn.Conv2d(1, 8, 5), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    model = nn.Sequential(*([nn.Flatten()] if placed else convolutions), nn.Linear(576 if placed else 8, 3))
+    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimiser.step()
+    return model.eval()
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_images_are_shifted_where_nobody_spoke_of_variants_and_it_does_no_harm(placed: bool) -> None:
+    images, labels = _stripes(60, placed=placed)
+    observation = transmit(_seeing(images, labels, placed=placed), wnr_db=9.0, seed=0)
+    told = posterior(observation, images, labels, settings=PosteriorSettings(num_steps=4, num_guard_steps=2))
+    assert ("augment" in told.details) == (not placed)
+    calls = []
+
+    def own(inputs: Tensor, generator: torch.Generator) -> Tensor:
+        calls.append(len(inputs))
+        return inputs
+
+    for given in (False, own):
+        quiet = posterior(
+            observation, images, labels, augment=given, settings=PosteriorSettings(num_steps=4, num_guard_steps=2)
+        )
+        assert "augment" not in quiet.details
+    assert calls
+    if not placed:
+        assert told.details["augment"] == "images shifted by up to 3 pixels"
+        assert told.passes == pytest.approx(quiet.passes + 1)
+        assert not torch.equal(told.model[0].weight, quiet.model[0].weight)
+        chosen = quietnn.repair(observation, images, labels)
+        assert chosen.name != "posterior" or "it was fitted to images shifted by up to 3 pixels" in str(chosen)

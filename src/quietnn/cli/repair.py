@@ -44,7 +44,7 @@ def repair(
     num_examples: options.NumExamples = 100,
     labels: options.UseLabels = True,
     balanced_classes: options.BalancedClasses = False,
-    max_passes: options.MaxPasses = 450,
+    max_passes: options.MaxPasses = 220,
     trainable: Annotated[
         str,
         typer.Option(

@@ -22,7 +22,7 @@ from quietnn.repairs.kinds import has_stored_statistics
 from quietnn.score import SubsetScore, folds
 from quietnn.watching.makers import undisturbed
 
-MAX_PASSES = 450.0
+MAX_PASSES = 220.0
 """Enough for every candidate and for making the winner once more."""
 
 FEWEST_EXAMPLES = 8
@@ -52,7 +52,8 @@ def auto(
       (docs/how-it-works/auto.md).
     - *With labels*: every repair that `auto` may try is made twice, from half of the examples each time, and judged on
       the other half. The smallest loss wins, unless that of the received weights is within one standard error, and is
-      made once more from all examples. A repair that fails is recorded and passed over.
+      made once more from all examples. A repair that fails is recorded and passed over. One that judges itself in this
+      way, as the posterior does, is made once.
 
     The arguments are those of `repair`. Where the noise is unknown, BatchNorm's mismatch tells it, which needs inputs.
 
@@ -92,13 +93,15 @@ def _with_labels(
         notes = (*notes, "auto goes by the loss on held-out examples, not by the score; tune(score=...) goes by that")
     trials = _Trials(observation, evidence.in_memory(), max_passes, seed, where)
     is_clean = observation.mean_noise_variance == 0
-    for row in REPAIRS.values():
-        if row.name == BASELINE or (not is_clean and row.applies(observation) and row.by_auto(observation)):
+    rows = [row for row in REPAIRS.values() if row.applies(observation) and row.by_auto(observation)]
+    for row in sorted(rows, key=lambda row: bool(row.behind)):
+        if row.name == BASELINE or not (is_clean or row.behind in trials.verdicts):
             trials.run(row)
     winner = trials.make_winner()
     accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in trials.splits])
     surely = None if accuracy is None else at_least(accuracy, num_examples)
-    notes = (*notes, *trials.notes, *_about(is_clean, winner.name, is_told=is_told))
+    variants = tuple(f"it was fitted to {words}" for words in (winner.details.get("augment"),) if words)
+    notes = (*notes, *trials.notes, *variants, *_about(is_clean, winner.name, is_told=is_told))
     return _result(winner, trials.passes, AutoReport(winner.name, tuple(trials.tried), accuracy, surely, notes))
 
 

@@ -105,6 +105,7 @@ class Repair:
         run: does it.
         applies: whether it can do anything to what arrived at all.
         by_auto: whether `auto` may try it on what arrived, where labels judge it beside others.
+        behind: a repair that does better wherever it can be made; `auto` tries this one only where that one could not.
         unjudged: whether `auto` may take it without labels, because it is known to do such a network no harm. Of
             several the last row of the table is taken.
         by_score: whether a score alone is enough, where labels are needed otherwise.
@@ -123,6 +124,7 @@ class Repair:
     run: Run
     applies: Rule = always
     by_auto: Rule = never
+    behind: str = ""
     unjudged: Rule = never
     by_score: bool = False
     settings: Any = None

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, labelled
+from quietnn.evidence import labelled
 from quietnn.losses import Losses
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.whitened import descend
 from quietnn.score import Split
+from quietnn.variants import Variants
 from quietnn.watching.batch_moments import wide
 from quietnn.weights import Weights, check_module
 
@@ -34,7 +35,7 @@ def finetune(
     labels: object = None,
     *,
     loss: Losses | None = None,
-    augment: Augment | None = None,
+    augment: Variants = None,
     learning_rates: Sequence[float] | None = None,
     rank: int | None = None,
     num_steps: int = 26,

@@ -5,7 +5,7 @@ from typing import Any
 
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Evidence
+from quietnn.evidence import Evidence
 from quietnn.losses import Losses
 from quietnn.noise import NoiseVariance
 from quietnn.observation import observe
@@ -14,6 +14,7 @@ from quietnn.repairs.auto import auto as _auto
 from quietnn.repairs.base import REPAIRS, Repaired
 from quietnn.repairs.beside.where import Where
 from quietnn.score import ScoreFunction
+from quietnn.variants import Variants
 
 
 def repair(
@@ -27,7 +28,7 @@ def repair(
     loss: Losses | None = None,
     score: ScoreFunction | None = None,
     higher_is_better: bool = True,
-    augment: Augment | None = None,
+    augment: Variants = None,
     balanced_classes: bool = False,
     max_passes: float = MAX_PASSES,
     trainable: str = "weights",
@@ -51,7 +52,8 @@ def repair(
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
         score: what temperatures are searched by, where accuracy and loss are not what counts: a function to a number.
         higher_is_better: which way `score` points.
-        augment: random variants of the inputs that keep their labels, such as crops and flips.
+        augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. If
+            nothing is said, the posterior shifts images by a few pixels where that does no harm.
         balanced_classes: say that all classes are about equally common among inputs without labels.
         max_passes: what `auto` may cost, in forward passes over the examples.
         trainable: what may change. `"weights"`: all of them. Where they cannot be rewritten, as on an analog chip,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from quietnn.errors import check_is
-from quietnn.evidence import Augment, Evidence, labelled
+from quietnn.evidence import Evidence, labelled
 from quietnn.losses import Losses, Verdict, joined
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
@@ -29,6 +29,7 @@ from quietnn.repairs.grouped import grouped
 from quietnn.repairs.rounding import are_rounded
 from quietnn.score import Split, folds
 from quietnn.targets import with_weights
+from quietnn.variants import Variants, how_far, look_like_images, shifted
 
 _NUM_FOLDS = 2
 _PARTS_OF_A_FOLD = 5
@@ -47,7 +48,7 @@ def posterior(
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
     loss: Losses | None = None,
-    augment: Augment | None = None,
+    augment: Variants = None,
     trainable: str = "weights",
     rank: int | None = None,
     budget: float | None = None,
@@ -67,7 +68,9 @@ def posterior(
         noise_variance: `sigma_z^2`, one for all weights or by tensor or group name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
         loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
-        augment: random variants of the inputs that keep their labels, such as crops and flips.
+        augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. If
+            nothing is said and inputs look like images, these are shifted by up to an eighth of their side, unless
+            that makes the start worse by more than two standard errors.
         trainable: what may move. `"weights"`: every noisy weight. Where these cannot be rewritten, `"digital"`: gains
             and biases of normalisation layers, all other biases, and a factor for each output of each matrix; or
             `"adapter"`: all this, and a low-rank addition beside each matrix.
@@ -102,6 +105,7 @@ def posterior(
     guard = Guard(scratch, splits)
     chosen, start = _best_start(guard, observation, evidence.in_memory(), weights_stay=where.weights_stay)
     best = guard.best(("received", chosen))
+    variants = _shift_images(guard, chosen, start, evidence, seed)
     whitened = prepare(scratch, start, by_group)
 
     def fit(positions: Tensor, settings: PosteriorSettings) -> Fit:
@@ -115,7 +119,7 @@ def posterior(
         kept = with_weights(model if best == "received" else start.network, {})
         return _result(observation, where, kept, best, guard, None, scratch.num_passes)
     finished = scratch.finish(start.network, final.weights)
-    return _result(observation, where, finished, "posterior", guard, final, scratch.num_passes)
+    return _result(observation, where, finished, "posterior", guard, final, scratch.num_passes, **variants)
 
 
 def _best_start(
@@ -140,6 +144,20 @@ def _best_start(
     return best
 
 
+def _shift_images(guard: "Guard", name: str, start: Start, evidence: Evidence, seed: int) -> dict[str, str]:
+    """Fit to shifted images where nobody spoke of variants and the start is as good on these; says so."""
+    if evidence.augment is not None or evidence.mean_loss is not None:
+        return {}
+    known = evidence.in_memory()
+    if not look_like_images(known.inputs):
+        return {}
+    moved = replace(known, inputs=shifted(known.inputs, torch.Generator().manual_seed(seed)))
+    if guard.loses_on(moved, name, start.network, standard_errors=_STANDARD_ERRORS):
+        return {}
+    guard.scratch.augment_by(shifted)
+    return {"augment": how_far(known.inputs)}
+
+
 def _result(
     observation: Observation[Any, Any],
     where: Where,
@@ -148,11 +166,13 @@ def _result(
     guard: "Guard | None",
     fit: Fit | None,
     passes: float,
+    **more: str,
 ) -> Repaired:
     fit = fit or Fit({}, (), 0.0)
-    details: dict[str, Any] = {"chosen": chosen, "fit_loss": fit.losses, "move": fit.move, "held_out_loss": {}}
+    held_out_loss = {} if guard is None else guard.mean_losses
+    details = {"chosen": chosen, "held_out_loss": held_out_loss, "fit_loss": fit.losses, "move": fit.move, **more}
     if guard is not None:
-        details |= {"held_out_loss": guard.mean_losses, "held_out": guard.verdicts[chosen]}
+        details["held_out"] = guard.verdicts[chosen]
     if not where.weights_stay:
         return Repaired(model, "posterior", passes, details)
     details["beside"] = beside_of(observation, model, fit.added)
@@ -179,6 +199,12 @@ class Guard:
         folds = zip(self._splits, self._held_out, strict=True)
         found = joined([self.scratch.judge_each(fit(split.fit), parts) for split, parts in folds])
         self.verdicts[name] = found.at(self._order)
+
+    def loses_on(self, variants: Evidence, name: str, network: nn.Module, *, standard_errors: float) -> bool:
+        """Whether a network that was judged is worse on variants of the examples, by more than so many errors."""
+        verdict = self.scratch.judge_each(network, self._parts, variants).at(self._order)
+        losses = verdict.losses - self.verdicts[name].losses
+        return not float(losses.mean()) <= standard_errors * float(losses.std()) / math.sqrt(len(losses))
 
     @property
     def mean_losses(self) -> dict[str, float]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from quietnn.batches import Inputs, outputs_of, take
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Augment, Evidence, Loss, some_inputs
+from quietnn.evidence import Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
@@ -30,6 +30,7 @@ from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_inputs
 from quietnn.targets import with_weights
+from quietnn.variants import Variants
 from quietnn.watching.batch_moments import wide
 
 
@@ -41,7 +42,7 @@ def self_train(
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
     class_shares: Tensor | None = None,
-    augment: Augment | None = None,
+    augment: Variants = None,
     trainable: str = "weights",
     rank: int | None = None,
     budget: float | None = None,
@@ -127,7 +128,7 @@ def _start(
     return "received", Start(model, observation.weights)
 
 
-def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Augment | None = None) -> Loss:
+def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Variants = None) -> Loss:
     """The mean entropy of a classifier's outputs, and how far their mean is from the classes' shares, beyond chance.
 
     >>> loss = confidence_loss(torch.tensor([[9.0, -9.0], [-9.0, 9.0]]))
@@ -140,7 +141,7 @@ def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augme
 
     def loss(network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         chosen = take(inputs, positions)
-        if augment is not None and generator is not None and isinstance(chosen, Tensor):
+        if augment and generator is not None and isinstance(chosen, Tensor):
             chosen = augment(chosen, generator)
         logits = outputs_of(network, chosen)
         if logits.dim() != 2 or logits.shape[1] < 2 or (shares is not None and len(shares) != logits.shape[1]):

@@ -88,9 +88,9 @@ def _row(name: str, run: Run, **columns: Any) -> None:
 _SEARCH, _FIT = Search(), PosteriorSettings()
 
 _row("ml", _ml, by_auto=always)
-_row("mmse", _mmse("whole", "mmse"), by_auto=always, settings=_SEARCH)
+_row("mmse", _mmse("whole", "mmse"), by_auto=always, behind="posterior", settings=_SEARCH)
 _row("mmse_at_mean_noise", _mmse_at_mean_noise)
-_row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, settings=_SEARCH)
+_row("mmse_layerwise", _mmse("layerwise", "mmse_layerwise"), by_auto=always, behind="posterior", settings=_SEARCH)
 _row("re_estimated", _run(re_estimate), applies=_BATCH_NORM)
 _row("adapted_statistics", _run(adapt_statistics), applies=_BATCH_NORM)
 _row("t3a", _run(t3a), applies=_NETWORK)
@@ -115,11 +115,10 @@ _row(
     fits_beside=True,
 )
 _row("mmse_p", _run(mmse_pb, "search", "seed", with_beta=False), applies=_NETWORK, by_score=True, settings=_SEARCH)
-_row("mmse_pb", _run(mmse_pb, "search", "seed"), applies=_NETWORK, by_auto=always, by_score=True, settings=_SEARCH)
+_AFFINE = {"applies": _NETWORK, "behind": "posterior", "settings": _SEARCH}
+_row("mmse_pb", _run(mmse_pb, "search", "seed"), by_auto=always, by_score=True, **_AFFINE)
 _row("mmse_pb_layerwise", _run(mmse_pb_layerwise, "search", "seed"), applies=_NETWORK, by_score=True, settings=_SEARCH)
-_row(
-    "mmse_pb_gradient", _run(mmse_pb_gradient, "search", "seed"), applies=_NETWORK, by_auto=_STATELESS, settings=_SEARCH
-)
+_row("mmse_pb_gradient", _run(mmse_pb_gradient, "search", "seed"), by_auto=_STATELESS, **_AFFINE)
 _row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
 _row("lora", _run(finetune, "seed", rank=RANK), applies=_NETWORK)
 _FITTED = {"applies": _NETWORK, "settings": _FIT, "judges_itself": True, "fits_beside": True}

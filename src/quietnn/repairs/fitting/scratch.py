@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from quietnn.repairs.beside.part import output_axes
 from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
+from quietnn.variants import Augment
 from quietnn.watching.batch_moments import wide
 from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.weights import Weights
@@ -171,8 +173,8 @@ class Scratch:
         with undisturbed(network):
             return torch.tensor([self._judge(network, part) for part in parts], dtype=torch.float64)
 
-    def judge_each(self, network: nn.Module, parts: Sequence[Tensor]) -> Verdict:
-        """What another network does on each example, part after part; it is left as it was.
+    def judge_each(self, network: nn.Module, parts: Sequence[Tensor], variants: Evidence | None = None) -> Verdict:
+        """What another network does on each example, or its variant, part after part; it is left as it was.
 
         Where a loss tells no more than the mean of several, each has that of its part.
         """
@@ -182,7 +184,11 @@ class Scratch:
         positions = torch.cat(list(parts))
         self._count(len(positions) / self.num_examples)
         with undisturbed(network), torch.no_grad():
-            return self._evidence.take(positions).judge(network)
+            return (variants or self._evidence).take(positions).judge(network)
+
+    def augment_by(self, variants: Augment) -> None:
+        """From now on gradients are taken on variants of the inputs."""
+        self._loss = replace(self._evidence, augment=variants).loss_at
 
     @torch.inference_mode(False)
     def anchor(self, start: nn.Module) -> None:
