@@ -10,6 +10,9 @@ import torch
 from tests.pages import ROOT, RUN, blocks, documents, pages, run_page
 from tests.small_language_models import story, write_language_model
 
+MOST_COLUMNS = 100
+"""Of a line of code: the site shows no more of it without scrolling."""
+
 ALL = [path.relative_to(ROOT).as_posix() for path in documents()]
 SLOW = [page for page in pages() if any(block.slow for block in blocks((ROOT / page).read_text(encoding="utf-8")))]
 
@@ -80,6 +83,13 @@ def test_every_block_says_what_it_is(page: str) -> None:
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"\n\n {4}(?![-*\d|!\s]).*", outside)
     assert not indented, "fence code that is indented"
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_code_fits_the_page(page: str) -> None:
+    shown = blocks((ROOT / page).read_text(encoding="utf-8"))
+    lines = [line for block in shown if block.language != "text" for line in block.text.splitlines()]
+    assert [line for line in lines if len(line) > MOST_COLUMNS] == []
 
 
 def test_a_block_that_is_not_run_says_why() -> None:

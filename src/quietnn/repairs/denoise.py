@@ -24,10 +24,10 @@ def denoise(
     form: Form | str = Form.CENTRED,
     in_place: bool = False,
 ) -> Repaired:
-    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group; no data.
+    """Estimate the clean weights from noisy ones, without data: `w_hat = theta r + rho` for each group.
 
     Args:
-        what: what arrived: an `Observation`, a module, a state dict or a tensor; normalisation layers are left alone.
+        what: what arrived: an `Observation`, a module, a state dict or a tensor. Normalisation layers stay as they are.
         noise_variance: `sigma_z^2`, the variance of the noise on every weight; or by tensor or group name, each a
             number or a tensor with one value a channel or a weight.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.

@@ -41,7 +41,7 @@ def finetune(
     held_out: float = 0.2,
     seed: int = 0,
 ) -> Repaired:
-    """Plain fine-tuning of the noisy weights: the baseline that knows neither the noise nor the prior.
+    """Fine-tune the noisy weights: the baseline that uses neither the noise nor the prior.
 
     Args:
         what: the network as received.

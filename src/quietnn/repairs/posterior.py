@@ -54,11 +54,11 @@ def posterior(
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Repaired:
-    """The weights that maximise the posterior given the received weights and labelled examples.
+    """Find the weights that maximise the posterior given the received weights and labelled examples.
 
-    Fits on each half of the examples and judges the result on the other, beside the received network and what needs no
-    labels. Unless one of these is better there by more than two standard errors, the fit is repeated on all examples;
-    if one is, it is returned (docs/how-it-works/posterior.md).
+    Each half of the examples gets a fit, which is judged on the other half beside the received network and repairs that
+    need no labels. If one of these is better by more than two standard errors, it is returned. Otherwise the fit is
+    repeated on all examples (docs/how-it-works/posterior.md).
 
     Args:
         what: the network as received.
@@ -77,10 +77,10 @@ def posterior(
         seed: of the split and of the augmentation.
 
     Returns:
-        The network. Of its details, `chosen` is `"posterior"`, or the start that the held-out examples preferred.
-        `held_out_loss` is the mean loss of every candidate; of the fit on examples it did not see. `fit_loss` has each
-        step of the final fit. `move` is how far the weights moved, in posterior standard deviations.
-        Where weights stay, `beside` has what stands beside them, see `Beside`.
+        The network. In its details, `chosen` is `"posterior"`, or the start that the held-out examples preferred.
+        `held_out_loss` is the mean loss of every candidate, for the fit on examples it did not see. `fit_loss` has the
+        loss at each step of the final fit. `move` is how far the weights moved, in posterior standard deviations. Where
+        weights stay, `beside` has what stands beside them, see `Beside`.
 
     >>> import torch
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
