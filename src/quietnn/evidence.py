@@ -57,10 +57,10 @@ class Evidence:
         inputs: a tensor or an array, or a dict of them passed by keyword; or a `Dataset`, a `DataLoader` or any other
             collection of batches that can be read more than once. A batch is inputs, `(inputs, labels)`, or a dict
             with `labels` in it.
-        labels: class numbers, or whatever `loss` compares outputs with. A loader brings its own, and so may a dict.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        labels: class numbers, or what else `loss` compares outputs with. A loader brings its own, and so may a dict.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         score: a function from a network to a number, if accuracy and loss on the examples are not what counts.
-        higher_is_better: which way `score` points.
+        higher_is_better: False if a lower `score` is better.
         augment: random variants of a tensor of inputs that keep their labels, for methods that fit to them.
         batch_size: examples that go through a network at once.
         run: calls the network and returns outputs in the order of inputs. It is used where labels fit or judge a

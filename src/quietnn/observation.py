@@ -156,7 +156,7 @@ class Observation(Generic[Received, Noise]):
         return replace(cast("Observation[Received, Any]", self), noise_variance=noise_variance)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
-        """What `make` returned the first time it was asked for under this key: searches that several methods share."""
+        """The result of `make`, computed once per key, for searches that several methods share."""
         versions = tuple(_version(tensor) for tensor in self.weights.values())
         if self._memory.get(_VERSIONS, versions) != versions:
             self._memory.clear()  # somebody has written into the received weights since

@@ -47,7 +47,7 @@ def denoise_branches(
         inputs: of the kind the network is for, in any form of `Evidence`. Two are run to see the order of its layers.
             With `balanced_classes` all are run once: give about 100.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
         balanced_classes: True if all classes are about equally common among the inputs. Labels are not needed.
 
     Raises:

@@ -43,14 +43,14 @@ def repair(
             It stays as it is.
         inputs: about a hundred inputs of the kind the network is for: a tensor, an array, a dict of them passed by
             keyword, a `Dataset`, a `DataLoader`, a list of batches, or an `Evidence`.
-        labels: class numbers, or whatever `loss` compares outputs with.
+        labels: class numbers, or what else `loss` compares outputs with.
         method: a row of `REPAIRS`; `"auto"` picks one.
         noise_variance: `sigma_z^2`, one number, or by tensor or layer name. If neither this nor `wnr_db` is given and
             the observation does not hold it, `auto` estimates it from BatchNorm and the inputs.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         score: a function from a network to a number, by which temperatures are searched in place of accuracy and loss.
-        higher_is_better: which way `score` points.
+        higher_is_better: False if a lower `score` is better.
         augment: random variants of the inputs that keep their labels, such as crops and flips.
         balanced_classes: True if all classes are about equally common among inputs without labels.
         max_passes: the most that `auto` may cost, in forward passes over the examples.

@@ -63,10 +63,10 @@ def posterior(
     Args:
         what: the network as received.
         inputs: examples, about a hundred, in any form of `Evidence`.
-        labels: class numbers, or whatever `loss` compares outputs with.
+        labels: class numbers, or what else `loss` compares outputs with.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or group name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         augment: random variants of the inputs that keep their labels, such as crops and flips.
         trainable: what may move. `"weights"`: every noisy weight. Where these cannot be rewritten, `"digital"`: gains
             and biases of normalisation layers, all other biases, and a factor for each output of each matrix; or

@@ -59,7 +59,7 @@ def self_train(
         what: the network as received.
         inputs: what the network is for, about 100, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
         class_shares: how common each class is among the inputs; equal by default. Wrong shares give wrong weights.
         augment: random variants of the inputs that keep their classes, such as crops and flips.
         trainable: what may move, `"weights"`, `"digital"` or `"adapter"`, as in `posterior`.

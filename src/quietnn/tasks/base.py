@@ -109,7 +109,7 @@ class Task:
         evaluate: scores a model on examples.
         augment: a function of `(inputs, generator)` that returns random variants of the inputs with the same labels.
         run: calls a model on inputs.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         batch_size: examples that go through a network at once.
 
     >>> examples = Examples(torch.rand(20, 4), torch.arange(20) % 2)

@@ -49,7 +49,7 @@ def calibrate(
             to 256 take one forward pass. More are run in batches, with one batch and one layer's moments in memory.
             That takes about half as many passes as there are BatchNorms: each needs one up to where it stands.
         noise_variance: `sigma_z^2`, the variance of the noise on every received weight; or by tensor or group name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
         denoisers: the affine maps that were applied to the received weights, one for all or one by group.
         groups: what the names of the denoisers refer to: `"whole"`, `"layerwise"`, or tensor names by group.
         balanced_classes: True if all classes are about equally common among the inputs. The last layer's bias is then
@@ -115,7 +115,7 @@ def calibrate_structured(
         what: the network as received.
         inputs: about a hundred inputs without labels, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).eval()

@@ -97,10 +97,10 @@ def tune(
     Args:
         what: the network as received.
         inputs: examples, about a hundred, in any form of `Evidence`; not needed with a score of your own.
-        labels: class numbers, or whatever `loss` compares outputs with.
+        labels: class numbers, or what else `loss` compares outputs with.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         score: any function from a network to a number (or a `Score`), instead of accuracy on the examples. Never let it
             see test data.
         higher_is_better: which way `score` points: False for perplexity or an error.
