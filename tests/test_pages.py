@@ -1,14 +1,24 @@
 """Every Python and shell block of docs/ runs as printed; tests/test_readme.py does so for the README."""
 
 import re
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 from tests.pages import ROOT, RUN, blocks, documents, pages, run_page
 from tests.small_language_models import story, write_language_model
+
+from quietnn.cli.main import app
+from quietnn.experiments.config import load_config
+from quietnn.experiments.noisy_inference import NoisyInference
+from quietnn.experiments.noisy_training import NoisyTraining
+
+MOST_COLUMNS = 100
+"""Of a line of code: the site shows no more of it without scrolling."""
 
 ALL = [path.relative_to(ROOT).as_posix() for path in documents()]
 SLOW = [page for page in pages() if any(block.slow for block in blocks((ROOT / page).read_text(encoding="utf-8")))]
@@ -55,12 +65,12 @@ def run(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, with_slow: 
         run_page(page, folder, with_slow=with_slow)
 
 
-SLOW = ("docs/guides/analog-chip.md", "docs/guides/beside-the-weights.md", "docs/guides/reports.md")
+LONG = ("docs/guides/analog-chip.md", "docs/guides/beside-the-weights.md", "docs/guides/reports.md")
 """Pages whose code takes ten seconds or more."""
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow) if page in SLOW else page for page in pages()]
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in pages()]
 )
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(page, tmp_path, monkeypatch, with_slow=False)
@@ -80,6 +90,31 @@ def test_every_block_says_what_it_is(page: str) -> None:
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"\n\n {4}(?![-*\d|!\s]).*", outside)
     assert not indented, "fence code that is indented"
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_code_fits_the_page(page: str) -> None:
+    shown = blocks((ROOT / page).read_text(encoding="utf-8"))
+    lines = [line for block in shown if block.language != "text" for line in block.text.splitlines()]
+    assert [line for line in lines if len(line) > MOST_COLUMNS] == []
+
+
+def commands() -> Iterator[list[str]]:
+    """The commands of quietnn that no test runs."""
+    for page in (*ALL, "README.md"):
+        for block in blocks((ROOT / page).read_text(encoding="utf-8")):
+            if block.language == "sh" and not block.runs:
+                lines = [shlex.split(line, comments=True) for line in block.text.replace("\\\n", " ").splitlines()]
+                yield from (line for line in lines if line and line[0] == "quietnn")
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=lambda words: words[1])
+def test_a_command_that_is_not_run_has_options_and_presets_that_there_are(command: list[str]) -> None:
+    verb = typer.main.get_command(app).commands[command[1]]  # type: ignore[attr-defined]
+    given = verb.make_context(command[1], command[2:]).params
+    kind = {"sweep": NoisyInference, "federate": NoisyTraining}.get(command[1])
+    if kind is not None:
+        load_config(kind, Path(given["config"]), preset=given["preset"], overrides=given["set_"] or ())
 
 
 def test_a_block_that_is_not_run_says_why() -> None:

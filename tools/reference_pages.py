@@ -106,9 +106,9 @@ def _command(name: str, verb: click.Command) -> Iterator[str]:
 
 def _parameter(parameter: click.Parameter, context: click.Context) -> str:
     if isinstance(parameter, click.Argument):
-        return (
-            f"- `{parameter.make_metavar(context)}`: {'any number of them' if parameter.nargs == -1 else 'required'}."
-        )
+        number = "any number of them" if parameter.nargs == -1 else "required"
+        told = (getattr(parameter, "help", None) or "").strip().rstrip(".")
+        return f"- `{parameter.make_metavar(context)}`: {_escaped(told)} ({number})."
     assert isinstance(parameter, click.Option)
     flag = "`, `".join((*parameter.opts, *parameter.secondary_opts))
     value = "" if parameter.is_flag else f" {parameter.make_metavar(context)}"

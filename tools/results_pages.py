@@ -309,7 +309,7 @@ def _command(folder: str) -> str:
 def _draw(path: Path, tasks: Sequence[TaskAnalysis], caption: str) -> str:
     path.write_bytes(render(accuracy_figure(tasks), "svg"))
     what = f"{tasks[0].quantity.name.capitalize()} against WNR"
-    return f"![{what}]({path.name})\n\n*{caption}. Bands are one standard deviation over draws.*"
+    return f"[![{what}]({path.name})]({path.name})\n\n*{caption}. Bands are one standard deviation over draws.*"
 
 
 def _short_title(task: str) -> str:

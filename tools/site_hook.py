@@ -25,6 +25,8 @@ COPIES = "files"
 
 _LINK = re.compile(r"(\]\(|\bsrc=\")((?:\.\./)+)([^)#\"\s]+)")
 
+_SHORT = re.compile(r"<code>([^<\n]{1,28})</code>")
+
 
 class Notebook(File):
     """A notebook whose content is Markdown by now, so that it is a page like any other."""
@@ -80,6 +82,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return match[1] + posixpath.relpath(inside, posixpath.dirname(page.file.src_uri) or ".") if inside else match[0]
 
     return _LINK.sub(led, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark short pieces of code, which a style sheet keeps on one line: a phone breaks `--exclude` after its dashes."""
+    return _SHORT.sub(r'<code class="short">\1</code>', html)
 
 
 def _outside(match: re.Match[str], src_uri: str) -> tuple[str, str]:

@@ -55,15 +55,15 @@ class Evidence:
         inputs: a tensor or an array, or a dict of them passed by keyword; or a `Dataset`, a `DataLoader` or any other
             collection of batches that can be read more than once. A batch is inputs, `(inputs, labels)`, or a dict
             with `labels` in it.
-        labels: class numbers, or whatever `loss` compares outputs with. A loader brings its own, and so may a dict.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
-        score: judges a network where accuracy and loss on the examples are not what counts: a function to a number.
-        higher_is_better: which way `score` points.
+        labels: class numbers, or what else `loss` compares outputs with. A loader brings its own, and so may a dict.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
+        score: a function from a network to a number, if accuracy and loss on the examples are not what counts.
+        higher_is_better: False if a lower `score` is better.
         augment: random variants of a tensor of inputs that keep their labels, for methods that fit; `False` for none.
         batch_size: examples that go through a network at once.
-        run: calls the network and returns outputs in the order of inputs, where it is fitted or judged on labels;
-            repairs without labels call it on the inputs.
-        mean_loss: takes the place of inputs, labels and loss for methods that fit, see `Loss`; with `num_examples`.
+        run: calls the network and returns outputs in the order of inputs. It is used where labels fit or judge a
+            network; repairs without labels call the network on the inputs.
+        mean_loss: replaces inputs, labels and loss for methods that fit weights, see `Loss`. It needs `num_examples`.
         num_examples: how many positions `mean_loss` can address.
 
     >>> evidence = Evidence(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
@@ -131,7 +131,7 @@ class Evidence:
 
     @classmethod
     def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":
-        """Evidence from what a user passes to a repair: itself, or inputs and labels in any form."""
+        """Evidence from what is passed to a repair: an `Evidence`, or inputs and labels in any form."""
         if isinstance(inputs, Evidence):
             given = [name for name, value in more.items() if value is not None]
             if labels is not None or given:
@@ -165,7 +165,7 @@ class Evidence:
         return 0 if self.inputs is None else num_inputs(self.in_memory().inputs)
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
-        """Inputs and labels, `batch_size` at a time, or as the loader has them; checked one by one."""
+        """Inputs and labels, `batch_size` at a time or in the loader's batches. Each batch is checked."""
         if not self.is_streamed:
             for start in range(0, num_inputs(self.inputs), self.batch_size):
                 part = slice(start, start + self.batch_size)
@@ -231,7 +231,7 @@ class Evidence:
     def judge(self, network: nn.Module) -> Verdict:
         """Run a network on all examples in evaluation mode, batch by batch; its modes are restored.
 
-        By `mean_loss` examples are judged one at a time, for it tells no more of several than their mean.
+        With `mean_loss`, examples are judged one at a time, because it returns only the mean of several.
         """
         losses: list[Tensor] = []
         right: list[Tensor | None] = []
@@ -271,7 +271,7 @@ class Evidence:
 
     @property
     def as_score(self) -> Callable[[nn.Module], Score] | SubsetScore:
-        """A score for searches: of some examples too, where that can be had."""
+        """A score for searches, on all examples or, if possible, on some of them."""
         if isinstance(self.score, SubsetScore):
             return self.score
         if self.score is not None or self.mean_loss is not None:

@@ -11,7 +11,7 @@ known shares, inputs with labels."""
 
 @dataclass(frozen=True)
 class Method:
-    """What a reader of results has to know about a method.
+    """What results show of a method: its name, its look and its cost.
 
     Attributes:
         name: in records, configurations and `--method`.

@@ -188,7 +188,7 @@ class WeightStatistics:
 
     @classmethod
     def from_received(cls, tensors: Iterable[Tensor], noise_variance: float) -> "WeightStatistics":
-        """What a receiver can tell of the clean weights: `mu_w = mean(r)`, `sigma_w^2 = max(var(r) - sigma_z^2, 0)`.
+        """What a receiver can infer of the clean weights: `mu_w = mean(r)`, `sigma_w^2 = max(var(r) - sigma_z^2, 0)`.
 
         >>> WeightStatistics.from_received([torch.tensor([1.0, -1.0])], noise_variance=0.25)
         WeightStatistics(mean=0.0, variance=0.75, num_weights=2)
@@ -196,7 +196,7 @@ class WeightStatistics:
         return cls.from_clean(tensors).without_noise(noise_variance)
 
     def without_noise(self, noise_variance: float) -> "WeightStatistics":
-        """The statistics of the clean weights, when these are of the received ones: the noise's variance less."""
+        """The statistics of the clean weights, from these of the received ones: the noise variance is subtracted."""
         check_variance(noise_variance, "noise_variance")
         return replace(self, variance=max(self.variance - noise_variance, 0.0))
 

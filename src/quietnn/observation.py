@@ -41,19 +41,19 @@ class Observation(Generic[Received, Noise]):
     """What a receiver holds: `r = gain (w + z) + offset` and the variance of `z` (eq. 2).
 
     `z` has mean zero and is uncorrelated with `w`. Every repair takes an observation, and undoes gain and offset first.
-    It remembers what was found about the weights; do not change them behind its back (`tensor.data`).
+    An observation caches what was found about the weights, so do not change them in place (`tensor.data`).
 
     Attributes:
         received: the noisy weights, of the kind that was sent: a module, a state dict or a tensor.
-        noise_variance: `sigma_z^2`, one for the whole model, or by tensor name, each a number or a tensor. None where
-            it is not known; a network with BatchNorm and some inputs tell it then.
+        noise_variance: `sigma_z^2`, one for the whole model, or by tensor name, each a number or a tensor. None if it
+            is not known: `repair` then estimates it from BatchNorm and inputs.
         gain: what the weights were multiplied by; 1 for additive noise.
         offset: what was added to all weights of a tensor alike; 0 for noise of mean zero.
-        rounded: whether the weights were rounded, which is not noise; None where nobody says so.
-        noisy: names of the tensors that went through the channel, where the usual rule does not fit.
+        rounded: whether the weights were rounded. Rounding error is not noise. None if it is not known.
+        noisy: names of the tensors that went through the channel, if the usual rule does not fit.
         normalisation: module types, beside the usual ones, whose parameters carry no noise.
-        statistics: of the clean weights, `{"whole": ...}`, where the sender tells them.
-        as_received: the observation as it was, where gain and offset have been undone since.
+        statistics: of the clean weights, `{"whole": ...}`, if the sender tells them.
+        as_received: the observation before gain and offset were undone.
 
     >>> observation = Observation(torch.tensor([1.0, 2.0]), 0.1, gain=0.5, offset=1.0)
     >>> observation.at_unit_gain().received
@@ -101,7 +101,7 @@ class Observation(Generic[Received, Noise]):
 
     @property
     def model(self) -> nn.Module:
-        """What was received, where it is a network; no inputs can be run through a state dict or a tensor."""
+        """The received network. A state dict or a tensor is refused, because no inputs can be run through it."""
         if not isinstance(self.received, nn.Module):
             raise QuietnnError(
                 f"this repair runs the network, and what arrived is a {type(self.received).__name__}; "
@@ -116,7 +116,7 @@ class Observation(Generic[Received, Noise]):
 
     @property
     def known_noise(self) -> NoiseVariance:
-        """The noise variance; refused where it is not known."""
+        """The noise variance; an error if it is not known."""
         if self.noise_variance is None:
             raise InvalidConfig(
                 "the noise power is unknown; give it: noise_variance=1e-4 or wnr_db=6, beside the other arguments of "
@@ -148,7 +148,7 @@ class Observation(Generic[Received, Noise]):
         return replace(self, received=received, gain=1.0, offset=0.0, as_received=self)
 
     def on(self, received: Any, **changes: Any) -> "Observation[Any, Any]":
-        """The same facts about another state of the network, for example one that was denoised since."""
+        """The same facts about another state of the network, for example after denoising."""
         return replace(self, **{"received": received, "as_received": None, **changes})
 
     def with_noise(self, noise_variance: NoiseVariance) -> "Observation[Received, NoiseVariance]":
@@ -156,7 +156,7 @@ class Observation(Generic[Received, Noise]):
         return replace(cast("Observation[Received, Any]", self), noise_variance=noise_variance)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
-        """What `make` returned the first time it was asked for under this key: searches that several methods share."""
+        """The result of `make`, computed once per key, for searches that several methods share."""
         versions = tuple(_version(tensor) for tensor in self.weights.values())
         if self._memory.get(_VERSIONS, versions) != versions:
             self._memory.clear()  # somebody has written into the received weights since
@@ -181,11 +181,11 @@ def observe(
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> Observation[Any, Any]:
-    """What a user passes as the first argument of a repair, as an observation at unit gain.
+    """Describe what arrived: an observation at unit gain, which every repair takes as its first argument.
 
     Args:
         what: an `Observation`; or a module, a state dict or a tensor. A network of aihwkit is read out of its tiles.
-        noise_variance: `sigma_z^2` of a plain model; of an observation, in place of what it tells.
+        noise_variance: `sigma_z^2`. For an observation, it replaces the value held there.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels instead; `sigma_z^2 = Var(r) / (1 + eta)`.
         noisy: names of the noisy tensors, where the usual rule does not fit.
         normalisation: module types whose parameters carry no noise.

@@ -15,12 +15,12 @@ class Score:
     """How well a network does on some examples.
 
     Attributes:
-        accuracy: fraction of examples that are right, between 0 and 1; None where that means nothing.
+        accuracy: fraction of examples that are right, between 0 and 1. None if the task has no accuracy.
         loss: mean loss per example, smaller is better; it breaks the many ties of accuracy on a hundred examples.
         num_examples: how many examples were seen.
-        value: a score of the user's own (perplexity, F1, ...), as it was returned; `loss` then holds it, with its sign
+        value: the user's own score (perplexity, F1, ...), as it was returned. `loss` then holds it too, with its sign
             changed if more is better.
-        right: whether each example is right, where that was kept; intervals over test examples need it.
+        right: whether each example is right, if that was kept. Intervals over test examples need it.
 
     >>> Score(accuracy=0.5, loss=0.7, num_examples=100)
     Score(accuracy=0.5, loss=0.7, num_examples=100)
@@ -34,7 +34,7 @@ class Score:
 
     @property
     def standard_error(self) -> float:
-        """The binomial standard error of the accuracy; not a number where there is none.
+        """The binomial standard error of the accuracy; NaN if there is no accuracy.
 
         >>> Score(accuracy=0.5, loss=0.7, num_examples=100).standard_error
         0.05

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from safetensors.torch import save_file
 
 import quietnn
+from quietnn.cli.main import app
 from quietnn.tasks.digits import digits_task
 from quietnn.tasks.models import IMAGE_MODELS
 from quietnn.tasks.weights_file import write_weights
@@ -88,3 +90,10 @@ def test_bad_input_is_a_message_and_leaves_nothing(tmp_path: Path, made: str, ve
     assert told in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_help_says_what_every_argument_is() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    given = [(name, one) for name, verb in commands.items() for one in verb.params if one.param_type_name == "argument"]
+    assert ("repair", "what") in [(name, one.name) for name, one in given]
+    assert [(name, one.name) for name, one in given if not one.help and not commands[name].hidden] == []

@@ -162,3 +162,15 @@ def test_what_stands_beside_needs_the_network(tmp_path: Path, sent: Path) -> Non
         call(sent, tmp_path / "out.safetensors", "--method", "mmse", "--wnr-db", 3, "--trainable", "digital")
     with pytest.raises(InvalidConfig, match="trainable='adapter', rank=2"):
         call(sent, tmp_path / "out.safetensors", "--task", "digits", "--rank", 2)
+
+
+def test_what_stands_beside_a_pt_file_is_safetensors_which_is_said_before_the_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(digits_task().load_model().state_dict(), tmp_path / "noisy.pt")
+    asked = ("--task", "digits", "--noise-variance", 1e-4, "--method", "calibrated", "--trainable", "digital")
+    call(tmp_path / "noisy.pt", tmp_path / "beside.safetensors", *asked)
+    assert quietnn.Beside.from_state_dict(load_file(tmp_path / "beside.safetensors")).num_parameters >= 0
+    monkeypatch.setattr("quietnn.repairs.front.repair", lambda *_, **__: pytest.fail("it began"))
+    with pytest.raises(InvalidConfig, match=r"name it beside\.safetensors"):
+        call(tmp_path / "noisy.pt", tmp_path / "beside.pt", *asked)

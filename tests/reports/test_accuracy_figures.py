@@ -75,3 +75,17 @@ def test_a_link_is_followed_for_ml_and_the_planned_scheme() -> None:
     (axes,) = deployment_figure(records).axes
     assert [line.get_label() for line in axes.lines] == ["ML, trained at 0 dB", "Planned, trained at 0 dB"]
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [10, 60])
+
+
+def test_a_legend_that_would_hide_a_curve_stands_outside() -> None:
+    low = make_curve("mmse", [-8, -6, -4], [[0.1, 0.1, 0.2]])
+
+    def left_edge(*curves: Curve) -> float:
+        task = TaskAnalysis("digits", 0.6, (), None, curves, (None,) * len(curves), (None,) * len(curves), None)
+        figure = accuracy_figure([task])
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        return float(axes.get_legend().get_window_extent().x0 - axes.get_window_extent().x1)
+
+    assert left_edge(ML) < 0
+    assert left_edge(ML, low) > -1

@@ -26,7 +26,7 @@ def test_every_command_and_option_is_listed() -> None:
     page = reference_pages.commands()
     for command in app.registered_commands:
         assert command.hidden or f"### quietnn {command.name or command.callback.__name__}\n" in page
-    assert "- `--max-passes FLOAT`: What auto may cost, in passes over the examples (default: `220`)." in page
+    assert "- `--max-passes FLOAT`: Most passes over the examples that auto may take (default: `220`)." in page
 
 
 def test_every_key_has_a_meaning() -> None:

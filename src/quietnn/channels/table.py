@@ -64,7 +64,7 @@ CHANNELS: dict[str, NamedChannel] = {
 
 
 def channel_named(text: str, level: float | None = None) -> "Channel":
-    """The channel that a text names, its settings behind a colon; `level` is the one that sweeps vary.
+    """The channel that a text names, with settings after a colon. `level` is the setting that sweeps vary.
 
     >>> channel_named("quantise:num_bits=4,per_channel=true")
     Quantisation(num_bits=4, per_channel=True, dither=False, clip='max')

@@ -27,7 +27,7 @@ def transmit(
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
     in_place: bool = False,
 ) -> Observation[Target, Any]:
-    """What arrives when the target is sent: `r = w + z`, normalisation layers untouched (eq. 2).
+    """Send weights through noise and return what arrives: `r = w + z`, normalisation layers untouched (eq. 2).
 
     Give `wnr_db` or `noise_variance` for white Gaussian noise, or any other `channel`: one of your own, or by name and
     settings as on the command line (`"pcm:seconds=3600"`, see `quietnn.channel_named`).

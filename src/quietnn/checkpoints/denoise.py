@@ -50,7 +50,7 @@ def denoise_checkpoint(
     form: Form | str = Form.CENTRED,
     **options: Unpack[RewriteOptions],
 ) -> DenoisedCheckpoint:
-    """Write the estimate of the clean weights, `w_hat = theta r + rho` for each group, in memory that stays small.
+    """Write the estimate of the clean weights, `w_hat = theta r + rho` for each group, in little memory.
 
     The result is that of `quietnn.denoise` to the last bit. Everything is checked, the weights included, before the
     first byte is written; the output then appears whole or not at all.

@@ -48,7 +48,7 @@ def inspect_checkpoint(
     exclude: Sequence[str] = (),
     streaming: Streaming | None = None,
 ) -> Inspection:
-    """Take the statistics of every group in one pass over the file.
+    """Return the statistics of every group, from one pass over the file.
 
     With a noise variance, the WNR of a group is estimated as `max(var(r) - sigma_z^2, 0) / sigma_z^2`.
 

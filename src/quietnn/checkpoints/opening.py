@@ -112,10 +112,13 @@ class Rewriting:
         self.checkpoint.write(self.out, changes, step, self.streaming, overwrite=self.overwrite)
 
 
-def check_target(source: Path, out: Path, *, overwrite: bool, files: Collection[Path]) -> None:
+def check_target(
+    source: Path, out: Path, *, overwrite: bool, files: Collection[Path], suffix: str | None = None
+) -> None:
     """Refuse, before anything is read or written, an output that could not be put in its place.
 
-    `files` are all that is read, wherever links of the input lead.
+    `files` are all that is read, wherever links of the input lead. With a `suffix`, the output is a file of another
+    format than the input.
     """
     folder = out.absolute().parent
     if out.name in ("", ".."):
@@ -128,7 +131,9 @@ def check_target(source: Path, out: Path, *, overwrite: bool, files: Collection[
         _check_folder(source, out, files)
     elif out.is_dir():
         raise InvalidConfig(f"{out} is a folder and the input a file; give the name of a file")
-    elif out.suffix != source.suffix:
+    elif suffix is not None and out.suffix != suffix:
+        raise InvalidConfig(f"what stands beside weights is written as safetensors; name it {out.stem}{suffix}")
+    elif suffix is None and out.suffix != source.suffix:
         raise InvalidConfig(f"the output {out.name} must end in {source.suffix} like the input; formats are kept")
     _check_replaceable(out, overwrite=overwrite)
     if not os.access(folder, os.W_OK | os.X_OK):

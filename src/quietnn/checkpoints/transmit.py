@@ -34,7 +34,7 @@ _Arrived = Observation[dict[str, Tensor], NoiseVariance]
 def transmit_checkpoint(
     source: Path, out: Path, *, channel: AWGN, seed: int, **options: Unpack[RewriteOptions]
 ) -> float:
-    """Write a noisy copy and return the noise variance `sigma_z^2`; the truth is recorded in its metadata.
+    """Write a noisy copy and return the noise variance `sigma_z^2`, which is also recorded in the copy's metadata.
 
     The result is that of `quietnn.transmit` to the last bit: noise depends on seed, tensor name and place alone.
 

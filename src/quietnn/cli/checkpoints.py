@@ -24,7 +24,7 @@ def inspect(
     figure: Annotated[Path | None, typer.Option(help="Draw a histogram of the weights to this .png or .svg.")] = None,
     threads: options.StreamThreads = None,
 ) -> None:
-    """Groups, counts, mean and variance of a checkpoint's weights; with a noise variance, the WNR too."""
+    """Show count, mean and variance of a checkpoint's weights by layer; with a noise variance, the WNR too."""
     from rich.console import Console
 
     from quietnn.checkpoints.inspect import inspect_checkpoint
@@ -64,7 +64,7 @@ def inspect(
 def transmit(
     source: options.Source,
     out: options.Target,
-    seed: Annotated[int, typer.Option(help="Which noise; the same seed gives the same file.")],
+    seed: Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same file.")],
     wnr_db: Annotated[float | None, typer.Option(help="Weight-to-noise ratio in dB.")] = None,
     noise_variance: Annotated[float | None, typer.Option(help="Or the variance of the noise.")] = None,
     channel: Annotated[
@@ -79,7 +79,7 @@ def transmit(
     overwrite: options.Overwrite = False,
     threads: options.StreamThreads = None,
 ) -> None:
-    """Send a checkpoint through a Gaussian channel or another channel; the truth goes into the output's metadata."""
+    """Send a checkpoint through white noise or another channel, and record the noise in the output's metadata."""
     from quietnn.channels.awgn import AWGN
     from quietnn.channels.table import channel_named
     from quietnn.checkpoints.transmit import transmit_checkpoint, transmit_checkpoint_through
@@ -129,7 +129,7 @@ def denoise(
     overwrite: options.Overwrite = False,
     threads: options.StreamThreads = None,
 ) -> None:
-    """Remove what can be removed of the noise on a checkpoint's weights, with what a receiver has.
+    """Estimate the clean weights of a noisy checkpoint, without any examples.
 
     Streams files of any size; everything is checked before the first byte is written.
     """

@@ -28,7 +28,7 @@ def demo(
     wnr_db: Annotated[float, typer.Option(help="WNR of the noise on the language model.")] = 14.0,
     prompt: Annotated[str, typer.Option(help="What the language model goes on from.")] = "One day",
 ) -> None:
-    """Put noise on a small trained network, repair it in six ways, and show what each is worth.
+    """Put noise on a small trained network, repair it in six ways, and show the accuracy of each.
 
     Safe to kill: run it again and it does only what is missing.
     """

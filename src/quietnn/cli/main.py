@@ -1,11 +1,14 @@
 """Gather the verbs into one command and turn a `QuietnnError` into a message and exit code 2."""
 
+import inspect as inspection
 import sys
 from io import TextIOWrapper
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperArgument, TyperCommand
+from typer.models import ArgumentInfo
 
 from quietnn import __version__
 from quietnn.cli.checkpoints import denoise, inspect, transmit
@@ -15,6 +18,19 @@ from quietnn.cli.repair import auto, repair, tune
 from quietnn.cli.reports import analyze, figures, report
 from quietnn.cli.terminal import plain_markup
 from quietnn.errors import QuietnnError
+
+
+class Verb(TyperCommand):
+    """A command whose arguments keep their help, which typer 0.20 loses under click 8.5."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        hints = inspection.unwrap(self.callback).__annotations__ if self.callback else {}
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument) and parameter.help is None:
+                told = getattr(hints.get(parameter.name or ""), "__metadata__", ())
+                parameter.help = next((info.help for info in told if isinstance(info, ArgumentInfo)), None)
+
 
 app = typer.Typer(
     name="quietnn",
@@ -27,7 +43,7 @@ for verb in (
     *(demo, analyze, report, figures, evaluate, gaussianity, channels, configs, sweep, federate, theory, train),
     *(inspect, transmit, repair, denoise, tune),
 ):
-    app.command()(verb)
+    app.command(cls=Verb)(verb)
 app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(auto)
 app.command("media", hidden=True)(media)
 

@@ -61,7 +61,7 @@ def train(
     resume: Annotated[bool, typer.Option(help="Continue after a kill, or start over")] = True,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (default: all)")] = None,
 ) -> None:
-    """Train a network, or fine-tune an encoder; kill it at any time and call again to resume."""
+    """Train a network, or fine-tune an encoder; kill it at any time and run it again to resume."""
     from dataclasses import replace
 
     import torch
@@ -105,7 +105,7 @@ def evaluate(
     data_dir: options.DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
-    """Test a task's clean weights: accuracy with its standard error, and loss."""
+    """Test the network of a task: accuracy with its standard error, and loss."""
     from quietnn.tasks.registry import load_task
     from quietnn.weights import check_module
 
@@ -137,7 +137,7 @@ def gaussianity(
     data_dir: options.DataDir = None,
     out: Annotated[Path | None, typer.Option(help="A folder to write records.jsonl and table.md to.")] = None,
 ) -> None:
-    """Compare each layer's weights with a Gaussian and say what that prior costs at a noise power."""
+    """Compare each layer's weights with a Gaussian and show what assuming one costs at a noise power."""
     from quietnn.experiments import weight_studies
 
     found = list(weight_studies.gaussianity(task, wnr_db, weights=weights, data_dir=data_dir))

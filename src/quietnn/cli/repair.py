@@ -48,13 +48,13 @@ def repair(
     trainable: Annotated[
         str,
         typer.Option(
-            help="What may change: weights; or, where they stay, digital or adapter. Then OUT is what to add to WHAT: "
-            "a peft adapter for a model folder, else safetensors."
+            help="What may change: weights, or beside fixed weights digital or adapter. OUT then holds what to add to "
+            "WHAT: a peft adapter for a model folder, else safetensors."
         ),
     ] = "weights",
-    rank: Annotated[int | None, typer.Option(help="Of an adapter (default: 8 or less).")] = None,
+    rank: Annotated[int | None, typer.Option(help="Rank of an adapter (default: 8 or less).")] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Or the share of the network's parameters that it may have.")
+        float | None, typer.Option(help="Or the largest share of the network's parameters to add.")
     ] = None,
     seed: options.ExampleSeed = 0,
     data_dir: options.DataDir = None,
@@ -97,7 +97,8 @@ def repair(
         raise InvalidConfig("--window, --marker and --save-memory are for a text; add --text notes.txt")
     if balanced_classes and labels and num_examples:
         raise InvalidConfig("--balanced-classes stands in for labels, which are used unless you add --no-labels")
-    check_target(what, out, overwrite=overwrite, files=open_checkpoint(what).files)
+    beside = ".safetensors" if where.weights_stay else None
+    check_target(what, out, overwrite=overwrite, files=open_checkpoint(what).files, suffix=beside)
     loaded = (
         language_model(what, tuning=text, window=window, marker=marker)
         if text

@@ -96,7 +96,7 @@ def report(
     live: Annotated[bool, typer.Option("--live", help="Serve the page on this machine while the runs go on.")] = False,
     port: Annotated[int, typer.Option(help="With --live, the port; 0 takes a free one.")] = 8765,
 ) -> None:
-    """Put everything that runs found on one self-contained page: curves, surfaces, layers, tables, what ran."""
+    """Show all results of runs on one self-contained page: curves, surfaces, layers, tables, settings."""
     from quietnn.errors import InvalidConfig
     from quietnn.reports.page.document import write_report
 

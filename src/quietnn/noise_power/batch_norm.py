@@ -46,7 +46,9 @@ def noise_power_from_batch_norm(
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> NoisePower:
-    """From a network with BatchNorm and a few unlabelled inputs, in one forward pass or in batches, as `calibrate`.
+    """Estimate the noise power from a network with BatchNorm and a few unlabelled inputs.
+
+    It takes one forward pass, or runs in batches as `calibrate` does.
 
     Args:
         model: the network as received, not denoised; its BatchNorms hold the clean statistics.
@@ -55,8 +57,8 @@ def noise_power_from_batch_norm(
         normalisation: module types whose parameters carry no noise.
 
     Returns:
-        The estimate, never negative, and its standard error. Where noise is weak the error is as large as the estimate
-        and says so: mismatch of a few per cent cannot be told from inputs that differ from the sender's.
+        The estimate, never negative, and its standard error. Where noise is weak, the error is as large as the
+        estimate: a mismatch of a few per cent cannot be told from inputs that differ from the sender's.
 
     Raises:
         QuietnnError: if there is no BatchNorm that a noisy convolution or linear layer feeds, fewer than two inputs, or

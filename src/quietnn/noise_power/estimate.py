@@ -34,7 +34,7 @@ def noise_power_from_pilots(
     noisy: Collection[str] | None = None,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> NoisePower:
-    """From entries whose transmitted values are known: pilots, or weights that are zero by agreement.
+    """Estimate the noise power from entries whose sent values are known: pilots, or weights that are zero by agreement.
 
         sigma_z^2 = mean of (r - w)^2        standard error  sigma_z^2 sqrt(2 / n)
 
@@ -107,7 +107,7 @@ def noise_power_from_receptions(
     *,
     normalisation: tuple[type[nn.Module], ...] = NORMALISATION_TYPES,
 ) -> NoisePower:
-    """From the same weights received several times with independent noise of one power.
+    """Estimate the noise power from the same weights received several times, with independent noise of one power.
 
     For two receptions, with `n` weights,
 

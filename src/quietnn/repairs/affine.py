@@ -46,9 +46,9 @@ class AffineDenoiser:
     """The map `w_hat = theta r + rho` of one group.
 
     Attributes:
-        theta: the multiplier; where the noise differs within the group, that at its mean.
-        rho: the offset; the same.
-        members: the map of each tensor by name, where the noise differs within the group.
+        theta: the multiplier. If the noise differs within the group, the multiplier at its mean.
+        rho: the offset. If the noise differs within the group, the offset at its mean.
+        members: the map of each tensor by name, if the noise differs within the group.
 
     >>> AffineDenoiser(theta=0.5, rho=1.0)(torch.tensor([2.0, 4.0]))
     tensor([2., 3.])

@@ -255,9 +255,9 @@ def _without_labels(
             by = (
                 "and by the balanced classes you told of"
                 if row.needs == "shares"
-                else "where it measurably did no harm"
+                else "where it did no harm in measurements"
             )
-            why = f"no labels, so nothing could be judged; chosen by the kind of network, {by}"
+            why = f"no labels, so nothing was tested; chosen for this kind of network, {by}"
             report = AutoReport(row.name, (*tried, Tried(row.name, passes=made.passes)), notes=(*notes, why))
             return _result(made, passes, report)
         tried.append(Tried(row.name, passes=made.passes, failed="changed nothing"))

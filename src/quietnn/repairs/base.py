@@ -22,10 +22,10 @@ class Repaired:
     Attributes:
         model: the repaired network, a copy; a state dict or a tensor where one was given.
         name: of the method that made it, a row of `REPAIRS`.
-        passes: what it cost, in forward passes over the examples; a backward pass counts two, and one that ends at a
-            layer counts as the share of layers it ran.
-        details: what else the method has to tell, by name. Where weights had to stay and the method rewrites them,
-            `kept` is the share of its squared change that can stand beside them.
+        passes: its cost in forward passes over the examples. A backward pass counts as two. A pass that stops at a
+            layer counts as the share of layers that ran.
+        details: what else the method reports, by name. If a method that rewrites weights had to leave them, `kept` is
+            the share of its squared change that can stand beside them.
 
     >>> from torch import nn
     >>> Repaired(nn.Linear(1, 1), "calibrated", 1.0, {"head_weight": 0.0})
@@ -39,7 +39,7 @@ class Repaired:
 
     @property
     def beside(self) -> Beside:
-        """What stands beside the received weights, of a repair that left them as they are.
+        """What stands beside the received weights, if the repair left them as they are.
 
         Raises:
             InvalidConfig: if the repair was free to rewrite them.
@@ -98,22 +98,22 @@ def never(observation: object) -> bool:
 
 @dataclass(frozen=True)
 class Repair:
-    """One row of `REPAIRS`: a way to repair a network, and what has to be known to choose it.
+    """One row of `REPAIRS`: a way to repair a network, and the facts to choose it by.
 
     Attributes:
-        method: name, label, reference, needs and cost; all that a report has to know.
-        run: does it.
-        applies: whether it can do anything to what arrived at all.
-        by_auto: whether `auto` may try it on what arrived, where labels judge it beside others.
+        method: name, label, reference, needs and cost, for reports.
+        run: the function that repairs: `run(observation, evidence, seed, settings)`.
+        applies: whether it can change anything about this observation.
+        by_auto: whether `auto` may try it on this observation, with labels to judge it.
         behind: a repair that does better wherever it can be made; `auto` tries this one only where that one could not.
-        unjudged: whether `auto` may take it without labels, because it is known to do such a network no harm. Of
-            several the last row of the table is taken.
-        by_score: whether a score alone is enough, where labels are needed otherwise.
-        settings: of the method, a frozen dataclass, where it has some.
+        unjudged: whether `auto` may use it without labels, because it did such networks no harm in measurements. If
+            several rows say so, the last one in the table is used.
+        by_score: whether a score can replace labels.
+        settings: a frozen dataclass, if the method has settings.
         judges_itself: whether its details hold `held_out`, a `Verdict` on every example by a network that did not see
-            it. Then `auto` makes it once, where it makes others from each half and once more.
-        fits_beside: whether `run` takes `trainable`, `rank` and `budget` by keyword and returns a `beside`. What other
-            repairs make is projected onto what may act.
+            it. `auto` makes such a repair once; it makes others from each half and then from all examples.
+        fits_beside: whether `run` takes `trainable`, `rank` and `budget` by keyword and returns a `beside`. The results
+            of other repairs are projected onto what may change.
 
     >>> row = REPAIRS["calibrated"]
     >>> row.needs, row.cost, row.reference
@@ -224,7 +224,7 @@ REPAIRS = _Repairs()
 
 
 def register(repair: Repair) -> Repair:
-    """Add a repair to `REPAIRS`; after that it is everywhere a method can be named.
+    """Add a repair to `REPAIRS`, so that it can be named wherever a method is named.
 
     A package of yours can do so at start by an entry point in the group `quietnn.repairs` that names the module.
 

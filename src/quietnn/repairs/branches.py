@@ -35,24 +35,24 @@ def denoise_branches(
     wnr_db: float | None = None,
     balanced_classes: bool = False,
 ) -> Repaired:
-    """MMSE layer by layer up to the last normalisation; the layers behind it as received, their last bias corrected.
+    """Shrink each layer by its own MMSE up to the last normalisation, and correct the last bias.
 
-    For transformers and others that normalise each input (LayerNorm, RMSNorm, GroupNorm, InstanceNorm) and have no
-    stored statistics. Noise moves what such a network makes of all inputs alike, and nothing moves it back: a
-    classifier then gives most inputs to one class. If all classes are said to be equally common among the inputs, the
-    bias of the last layer takes that out (docs/how-it-works/branches.md).
+    For transformers and other networks that normalise each input (LayerNorm, RMSNorm, GroupNorm, InstanceNorm) and
+    store no statistics. Noise shifts the outputs of such a network for all inputs alike, and nothing shifts them back.
+    A classifier then gives most inputs to one class. If all classes are equally common among the inputs, the bias of
+    the last layer can correct this (docs/how-it-works/branches.md).
 
     Args:
         what: the network as received.
-        inputs: what the network is for, in any form of `Evidence`. Two are run to see the order of its layers; where
-            classes are balanced all of them are, once: give about 100 then.
+        inputs: of the kind the network is for, in any form of `Evidence`. Two are run to see the order of its layers.
+            With `balanced_classes` all are run once: give about 100.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        balanced_classes: say that all classes are about equally common among the inputs. Labels are not needed.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        balanced_classes: True if all classes are about equally common among the inputs. Labels are not needed.
 
     Raises:
-        InvalidConfig: if no layer normalises each input, some layer has stored statistics, or classes are said to be
-            balanced and the network does not end in a linear layer with a bias.
+        InvalidConfig: if no layer normalises each input, if some layer stores statistics, or if `balanced_classes` is
+            set and the network does not end in a linear layer with a bias.
 
     >>> import torch
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))

@@ -24,13 +24,13 @@ def denoise(
     form: Form | str = Form.CENTRED,
     in_place: bool = False,
 ) -> Repaired:
-    """Estimate the clean weights from noisy ones: `w_hat = theta r + rho` for each group; no data.
+    """Estimate the clean weights from noisy ones, without data: `w_hat = theta r + rho` for each group.
 
     Args:
-        what: what arrived: an `Observation`, a module, a state dict or a tensor; normalisation layers are left alone.
+        what: what arrived: an `Observation`, a module, a state dict or a tensor. Normalisation layers stay as they are.
         noise_variance: `sigma_z^2`, the variance of the noise on every weight; or by tensor or group name, each a
             number or a tensor with one value a channel or a weight.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
         method: `"ml"`, `"mmse"` (the default), `"mmse_p"` (give `lambda_prime`) or `"mmse_pb"` (give `beta` too).
         groups: `"whole"`, `"layerwise"`, or the tensor names of each group.
         lambda_prime: the population compensator, `0 <= lambda' < 1 + eta`; 0 is MMSE, 1 is ML.

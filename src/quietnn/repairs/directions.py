@@ -43,7 +43,7 @@ def denoise_directions(
         what: the network as received.
         inputs: what the network is for, in any form of `Evidence`; a few thousand tokens, or a hundred images.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
 
     Raises:
         InvalidConfig: if no layer normalises each input, or some layer has stored statistics.

@@ -42,13 +42,13 @@ def finetune(
     held_out: float = 0.2,
     seed: int = 0,
 ) -> Repaired:
-    """Plain fine-tuning of the noisy weights: the baseline that knows neither the noise nor the prior.
+    """Fine-tune the noisy weights: the baseline that uses neither the noise nor the prior.
 
     Args:
         what: the network as received.
         inputs: examples, about a hundred, in any form of `Evidence`.
-        labels: class numbers, or whatever `loss` compares outputs with.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        labels: class numbers, or what else `loss` compares outputs with.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         augment: random variants of the inputs that keep their labels.
         learning_rates: peak step sizes to choose from on held-out examples.
         rank: LoRA (Hu et al. 2022): `R + B A` in place of each matrix `R`, of this rank; all else stays.

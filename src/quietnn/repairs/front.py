@@ -37,38 +37,38 @@ def repair(
     settings: object = None,
     seed: int = 0,
 ) -> Repaired:
-    """Repair a noisy network with what there is: nothing, inputs, or inputs with labels.
+    """Repair a noisy network with the evidence at hand: nothing, inputs, or inputs with labels.
 
     Args:
         what: what arrived: an `Observation`, or a module, a state dict or a tensor with `noise_variance` or `wnr_db`.
             It stays as it is.
-        inputs: what the network is for, about a hundred: a tensor, an array, a dict of them passed by keyword, a
-            `Dataset`, a `DataLoader`, a list of batches, or an `Evidence`.
-        labels: class numbers, or whatever `loss` compares outputs with.
+        inputs: about a hundred inputs of the kind the network is for: a tensor, an array, a dict of them passed by
+            keyword, a `Dataset`, a `DataLoader`, a list of batches, or an `Evidence`.
+        labels: class numbers, or what else `loss` compares outputs with.
         method: a row of `REPAIRS`; `"auto"` picks one.
-        noise_variance: `sigma_z^2`, one number, or by tensor or layer name. Where neither this nor `wnr_db` is given
-            nor told by an observation, `auto` estimates it from BatchNorm's mismatch on the inputs.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
-        score: what temperatures are searched by, where accuracy and loss are not what counts: a function to a number.
-        higher_is_better: which way `score` points.
-        augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. If
-            nothing is said, the posterior shifts images by a few pixels where that does no harm.
-        balanced_classes: say that all classes are about equally common among inputs without labels.
-        max_passes: what `auto` may cost, in forward passes over the examples.
+        noise_variance: `sigma_z^2`, one number, or by tensor or layer name. If neither this nor `wnr_db` is given and
+            the observation does not hold it, `auto` estimates it from BatchNorm and the inputs.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
+        score: a function from a network to a number, by which temperatures are searched in place of accuracy and loss.
+        higher_is_better: False if a lower `score` is better.
+        augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. By
+            default the posterior shifts images by a few pixels where that does no harm.
+        balanced_classes: True if all classes are about equally common among inputs without labels.
+        max_passes: the most that `auto` may cost, in forward passes over the examples.
         trainable: what may change. `"weights"`: all of them. Where they cannot be rewritten, as on an analog chip,
             `"digital"`: normalisation, biases and a factor for each output; or `"adapter"`: all this, and a low-rank
             addition beside each matrix. Then `repaired.beside` has what to add.
         rank: of the additions; 8, or less in a small network, when not given.
         budget: in place of a rank, the share of the network's parameters that may stand beside it: `budget=0.02`.
-        settings: of the method, where it has some (`PosteriorSettings`, `Search`).
+        settings: of the method, if it has any (`PosteriorSettings`, `Search`).
         seed: of splits, orders and augmentation.
 
     Returns:
-        The repaired network, a copy; the method, its passes and its details.
+        A repaired copy of the network, with the method's name, its passes and its details.
 
     Raises:
-        QuietnnError: for anything that does not fit, with the call that would.
+        QuietnnError: if an argument does not fit. The message shows a call that works.
 
     >>> import torch
     >>> from torch import nn

@@ -55,22 +55,22 @@ def posterior(
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Repaired:
-    """The weights that maximise the posterior given the received weights and labelled examples.
+    """Find the weights that maximise the posterior given the received weights and labelled examples.
 
-    Fits on each half of the examples and judges the result on the other, beside the received network and what needs no
-    labels. Unless one of these is better there by more than two standard errors, the fit is repeated on all examples;
-    if one is, it is returned (docs/how-it-works/posterior.md).
+    Each half of the examples gets a fit, which is judged on the other half beside the received network and repairs that
+    need no labels. If one of these is better by more than two standard errors, it is returned. Otherwise the fit is
+    repeated on all examples (docs/how-it-works/posterior.md).
 
     Args:
         what: the network as received.
         inputs: examples, about a hundred, in any form of `Evidence`.
-        labels: class numbers, or whatever `loss` compares outputs with.
+        labels: class numbers, or what else `loss` compares outputs with.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or group name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
-        augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. If
-            nothing is said and inputs look like images, these are shifted by up to an eighth of their side, unless
-            that makes the start worse by more than two standard errors.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
+        augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. By
+            default inputs that look like images are shifted by up to an eighth of their side, unless that makes the
+            start worse by more than two standard errors.
         trainable: what may move. `"weights"`: every noisy weight. Where these cannot be rewritten, `"digital"`: gains
             and biases of normalisation layers, all other biases, and a factor for each output of each matrix; or
             `"adapter"`: all this, and a low-rank addition beside each matrix.
@@ -80,11 +80,11 @@ def posterior(
         seed: of the split and of the augmentation.
 
     Returns:
-        The network. Of its details, `chosen` is `"posterior"`, or the start that the held-out examples preferred.
-        `held_out_loss` is the mean loss of every candidate; of the fit on examples it did not see. `held_out` has loss
-        and answer of the chosen one on each of these. `fit_loss` has each step of the final fit. `move` is how far the
-        weights moved, in posterior standard deviations.
-        Where weights stay, `beside` has what stands beside them, see `Beside`.
+        The network. In its details, `chosen` is `"posterior"`, or the start that the held-out examples preferred.
+        `held_out_loss` is the mean loss of every candidate, for the fit on examples it did not see. `held_out` has
+        loss and answer of the chosen one on each of these. `fit_loss` has the loss at each step of the final fit.
+        `move` is how far the weights moved, in posterior standard deviations. Where weights stay, `beside` has what
+        stands beside them, see `Beside`.
 
     >>> import torch
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

@@ -49,21 +49,19 @@ def self_train(
     settings: PosteriorSettings = DEFAULT,
     seed: int = 0,
 ) -> Repaired:
-    """Adjust every noisy weight of a classifier so that it is sure of some inputs; no labels.
+    """Adjust the noisy weights of a classifier until it is sure of some inputs, without labels.
 
-    It takes the steps of the posterior, from the network under the structured prior, calibrated. Without convolutions
-    it begins at the calibrated network, with layers that normalise each input at the MMSE of the branches, and with
-    neither at the network as received.
-    Nothing is held out, for there is nothing to judge by: use it where noise has taken much and classes are as common
-    as said.
+    It takes the steps of the posterior. The start is the network under the structured prior, calibrated. Without
+    convolutions it is the calibrated network. With layers that normalise each input it is the MMSE of the branches, and
+    with neither it is the received network. Without labels the result is not tested: use it if noise has done much
+    damage and the classes are as common as stated.
 
     Args:
         what: the network as received.
         inputs: what the network is for, about 100, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        class_shares: how common each class is among the inputs; all alike when not given. If that is wrong, so are the
-            weights.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        class_shares: how common each class is among the inputs; equal by default. Wrong shares give wrong weights.
         augment: random variants of the inputs that keep their classes, such as crops and flips.
         trainable: what may move, `"weights"`, `"digital"` or `"adapter"`, as in `posterior`.
         rank: of the additions of an adapter.

@@ -16,6 +16,11 @@ from quietnn.reports.quantities import Quantity
 from quietnn.reports.titles import level_ticks, over_channels, wnr_axis
 
 _MOST_INSIDE = 8
+_CORNERS = ("lower right", "upper right")
+_LEGEND_WIDTH = 0.42
+_ENTRY = 0.047
+"""What a legend takes of the axes: its width, and the height of an entry; as measured in the figures of results/."""
+
 _MOST_TICKS = 12
 _CLOSEST_TICKS = 0.06
 """Of the axis; closer numbers run into each other."""
@@ -54,10 +59,26 @@ def _draw_task(axes: Any, task: TaskAnalysis, *, legend: str) -> None:
     axes.set(xlabel=wnr_axis(task.records), ylabel=quantity.axis, title=title)
     _set_limits(axes, task.curves, level_ticks(task.records), quantity)
     _draw_gain(axes, task)
-    outside = len(task.curves) > _MOST_INSIDE
+    outside = len(task.curves) > _MOST_INSIDE or (legend in _CORNERS and _is_taken(axes, task.curves, legend))
     axes.legend(
         loc="upper left" if outside else legend, bbox_to_anchor=(1.0, 1.0) if outside else None, fontsize="small"
     )
+
+
+def _is_taken(axes: Any, curves: Sequence[Curve], corner: str) -> bool:
+    """Whether a curve runs through the corner that the legend would stand in."""
+    height = _ENTRY * (len(curves) + 2)
+    for curve in curves:
+        measured = np.isfinite(curve.mean)
+        points = np.column_stack([curve.wnr_db[measured], curve.quantity.drawn(curve.mean[measured])])
+        if not len(points):
+            continue
+        across, up = axes.transAxes.inverted().transform(axes.transData.transform(points)).T
+        inside = np.linspace(max(1.0 - _LEGEND_WIDTH, across[0]), across[-1], 50)
+        heights = np.interp(inside[inside >= 1.0 - _LEGEND_WIDTH], across, up)
+        if np.any(heights < height if corner == "lower right" else heights > 1.0 - height):
+            return True
+    return False
 
 
 def _draw_curve(axes: Any, curve: Curve, look: Mapping[str, Any]) -> None:

@@ -102,14 +102,14 @@ class Task:
     Attributes:
         name: what the records call it.
         load_model: makes a fresh module with the clean weights, in evaluation mode.
-        tuning_examples: `(num_examples, seed)` to that many labelled examples for choosing temperatures;
-            never test data. More examples with the same seed contain the fewer.
-        test_examples: None to all test examples, N to a fixed subset of N. Where an experiment sets
-            `first_test_position`, a second argument says how many examples of the same order to leave out before them.
+        tuning_examples: a function of `(num_examples, seed)` that returns labelled examples to repair by; never test
+            data. For one seed, a larger number includes the examples of a smaller one.
+        test_examples: a function that returns all test examples for None, and a fixed subset of N for N. If an
+            experiment sets `first_test_position`, a second argument says how many examples of that order to skip.
         evaluate: scores a model on examples.
-        augment: `(inputs, generator)` to random variants of the inputs with the same labels, where there are any.
+        augment: a function of `(inputs, generator)` that returns random variants of the inputs with the same labels.
         run: calls a model on inputs.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         batch_size: examples that go through a network at once.
 
     >>> examples = Examples(torch.rand(20, 4), torch.arange(20) % 2)
@@ -136,7 +136,7 @@ class Task:
                 raise InvalidConfig(f"{name} is a {type(value).__name__}; give a function: {name}=lambda *_: ...")
 
     def score_of(self, network: nn.Module, examples: Examples) -> Score:
-        """What `evaluate` says of a network; refused if that is not a `Score`."""
+        """The score of a network by `evaluate`; an error if that is not a `Score`."""
         score = self.evaluate(network, examples)
         check_is(score, Score, f"the score of {self.name}", _SCORE)
         return score

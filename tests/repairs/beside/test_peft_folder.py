@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.pages import ROOT, blocks
 from torch import Tensor, nn
 
 from quietnn import load_task
@@ -144,3 +145,14 @@ def test_without_peft_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
     with pytest.raises(MissingData, match=re.escape("quietnn[peft]")):
         Beside({"0.weight": torch.ones(2, 1)}).save_peft(tmp_path / "a", nn.Sequential(nn.Linear(2, 2)))
+
+
+def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs/guides/beside-the-weights.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks(page) if not block.runs and block.language == "python"]
+    monkeypatch.chdir(tmp_path)
+    received = network("bert")
+    repaired = repair(received, method="mmse", wnr_db=3.0, trainable="digital")
+    names = {"received": received, "repaired": repaired}
+    exec(compile(block.text, "beside-the-weights.md", "exec"), names)
+    assert type(names["model"]).__name__.startswith("Peft")

@@ -38,10 +38,10 @@ def calibrate(
 ) -> Repaired:
     """Fit the running statistics of every BatchNorm to noisy weights, with a few inputs and no labels.
 
-    The clean statistics arrived safely and the noise power is known, so each channel's mean and variance have a
-    prior; the inputs give a sample of them; the two are weighed by their precisions (docs/how-it-works/calibration.md).
-    Each layer sees inputs that are calibrated already. Without noise the clean statistics come back bit for bit. A
-    BatchNorm that the network calls more than once keeps its statistics.
+    The clean statistics arrived safely and the noise power is known, so each channel's mean and variance have a prior.
+    The inputs give a sample of them. Both are weighed by their precisions (docs/how-it-works/calibration.md). Each
+    layer sees inputs that are calibrated already. Without noise the clean statistics come back bit for bit. A BatchNorm
+    that the network calls more than once keeps its statistics.
 
     Args:
         what: the network as received, or denoised; its BatchNorms hold the clean statistics.
@@ -49,17 +49,17 @@ def calibrate(
             to 256 take one forward pass. More are run in batches, with one batch and one layer's moments in memory.
             That takes about half as many passes as there are BatchNorms: each needs one up to where it stands.
         noise_variance: `sigma_z^2`, the variance of the noise on every received weight; or by tensor or group name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        denoisers: the affine maps that were applied to the weights since, one for all or one by group.
-        groups: what the denoisers' names stand for: `"whole"`, `"layerwise"`, or tensor names by group.
-        balanced_classes: say that all classes are about equally common among the inputs; then the last layer's bias
-            is corrected too, where noise made it prefer some of them. The labels themselves are not needed.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        denoisers: the affine maps that were applied to the received weights, one for all or one by group.
+        groups: what the names of the denoisers refer to: `"whole"`, `"layerwise"`, or tensor names by group.
+        balanced_classes: True if all classes are about equally common among the inputs. The last layer's bias is then
+            corrected too, if noise made the network prefer some classes. Labels are not needed.
         in_place: set the statistics of the network itself instead of those of a copy.
 
     Returns:
-        The network with new running statistics; weights (the last bias aside, if asked for), modes, counters and
-        momentum as they were. `details["report"]` says how each layer was weighed; a pass that stops at a BatchNorm
-        counts in `passes` as the share of layers that it ran.
+        The network with new running statistics. Weights (but for the last bias, with `balanced_classes`), modes,
+        counters and momentum stay. `details["report"]` says how each layer was weighed. A pass that stops at a
+        BatchNorm counts in `passes` as the share of layers that it ran.
 
     Raises:
         QuietnnError: if there is no BatchNorm, fewer than two inputs, or something is not finite. The network is then
@@ -103,18 +103,19 @@ def calibrate_structured(
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
 ) -> Repaired:
-    """Denoise every convolution under the structured prior, then fit the BatchNorms to what is left of the noise.
+    """Denoise every convolution under the structured prior, then calibrate the BatchNorms for the remaining noise.
 
-    No labels; `calibrate` tells what the inputs have to be and how many passes they take. A layer that holds more noise
-    than signal gains most; where noise is weak the result is that of `calibrate` (docs/how-it-works/structured.md).
-    The same applies where a BatchNorm is called more than once: calibration leaves that one alone, and a scale that
-    the convolutions in front of it lost would not be given back. A convolution without a BatchNorm behind it is kept.
+    It needs no labels. `calibrate` says what the inputs have to be and how many passes they take. Layers that hold more
+    noise than signal gain most. Where noise is weak, the result is that of `calibrate`
+    (docs/how-it-works/structured.md). It is also that of `calibrate` if a BatchNorm is called more than once:
+    calibration leaves that one alone, and nothing would restore the scale that convolutions in front of it lost. A
+    convolution without a BatchNorm behind it is kept.
 
     Args:
         what: the network as received.
         inputs: about a hundred inputs without labels, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).eval()
@@ -143,7 +144,7 @@ def _denoised_and_calibrated(
 
 @torch.inference_mode(False)
 def re_estimate(what: object, inputs: object) -> Repaired:
-    """Replace BatchNorm's statistics by those of the inputs: the baseline that knows nothing of the noise.
+    """Replace BatchNorm's statistics by those of the inputs: the baseline that ignores the noise.
 
     Args:
         what: the network as received.

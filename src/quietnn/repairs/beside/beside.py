@@ -24,12 +24,12 @@ _KINDS = ("scales", "low_rank_B", "low_rank_A", "replaced", "statistics")
 class Beside:
     """What stands beside the weights of a network that cannot be rewritten: `scale * R + B A` for each matrix `R`.
 
-    `R` is the weight as it was received, bit for bit: gain and offset of a channel are undone beside it, too.
+    `R` is the received weight, bit for bit. Gain and offset of the channel are undone beside it, too.
 
     Attributes:
         scales: by tensor, a factor for each output, shaped to multiply the weight: `(outputs, 1, ...)`.
         low_rank: by tensor, `(B, A)`; their product has the shape of `weight.flatten(1)`.
-        replaced: by tensor, new values of parameters that are no matrices: biases, gains of normalisation layers.
+        replaced: by tensor, new values of parameters that are not matrices: biases, gains of normalisation layers.
         statistics: by buffer, new values: running means and variances.
 
     >>> chip = nn.Linear(2, 2, bias=False)
@@ -54,7 +54,7 @@ class Beside:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers stand beside the network; statistics are buffers and no parameters."""
+        """How many numbers stand beside the network. Statistics are buffers and do not count."""
         tensors = (
             *self.scales.values(),
             *self.replaced.values(),
@@ -116,9 +116,9 @@ class Beside:
     def wrap(self, model: nn.Module) -> nn.Module:
         """A copy of the network as received, with all this computed beside its layers.
 
-        No noisy weight changes by a bit. `Linear`, `Conv1d` to `Conv3d`, `Embedding` and transformers' `Conv1D` are
-        called as they are, and what they give is scaled and added to. Other layers are given a parametrisation, which
-        keeps their weight as `original`.
+        No noisy weight changes by a bit. `Linear`, `Conv1d` to `Conv3d`, `Embedding` and transformers' `Conv1D` run
+        unchanged, and their outputs are scaled and added to. Other layers get a parametrisation, which keeps their
+        weight as `original`.
 
         Args:
             model: the network as received, such as `observation.received`.

@@ -32,7 +32,7 @@ class PosteriorSettings:
 
     Attributes:
         num_steps: gradients taken on all examples, or on mini-batches of them (`Scratch.mini_batches`).
-        num_guard_steps: gradients taken on each fold; fewer, so that most of the cost goes into the fit that is used.
+        num_guard_steps: gradients taken on each fold. Fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
 

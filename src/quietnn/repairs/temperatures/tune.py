@@ -44,13 +44,12 @@ class Search:
     """How temperatures are searched: over the whole model, then layer by layer.
 
     Attributes:
-        whole: one of `SEARCHES`; left out, racing where the score can look at some of the examples, else
-            coarse-to-fine.
+        whole: one of `SEARCHES`. By default racing if the score can look at some of the examples, else coarse-to-fine.
         criterion: what ranks whole-model points, `"accuracy"` (ties broken by loss) or `"loss"`.
         layerwise_criterion: the same for the steps of the coordinate search, which `"natural"` does not make.
         layerwise_sweeps: how often the coordinate search visits every layer.
         form: how the prior mean enters the family (see `Form`).
-        grid: points of your own to try over the whole model, all or by racing.
+        grid: your own points to try over the whole model, all of them or by racing.
 
     >>> Search(whole="racing").criterion
     'accuracy'
@@ -92,21 +91,21 @@ def tune(
 ) -> Repaired:
     """Denoise with the temperatures `(lambda', beta)` under which the network scores best.
 
-    For one group at most 22 points are tried, most of them on a few of the examples where that is possible. For
-    several groups a coordinate search goes on from there, with at most four scores a group.
+    For one group at most 22 points are tried, if possible most of them on a few of the examples. For several groups a
+    coordinate search follows, with at most four scores per group.
 
     Args:
         what: the network as received.
         inputs: examples, about a hundred, in any form of `Evidence`; not needed with a score of your own.
-        labels: class numbers, or whatever `loss` compares outputs with.
+        labels: class numbers, or what else `loss` compares outputs with.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
-        loss: `(outputs, labels)` to one loss for each example; cross-entropy when not given.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         score: any function from a network to a number (or a `Score`), instead of accuracy on the examples. Never let it
             see test data.
         higher_is_better: which way `score` points: False for perplexity or an error.
         groups: `"whole"`, `"layerwise"` or a partition of your own.
-        search: how it is searched, see `Search`.
+        search: how to search, see `Search`.
         with_beta: search `beta` too (MMSE_pb), or leave it at zero (MMSE_p).
         seed: of the order in which a race looks at the examples.
 

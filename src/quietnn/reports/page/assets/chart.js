@@ -68,7 +68,8 @@ function drawSpans(svg, chart, x, y) {
     svg.append(s("rect", {
       x: from, y: y.range[1], width: to - from, height: y.range[0] - y.range[1], fill: span.colour, opacity: 0.1 }));
     svg.append(s("text", {
-      x: (from + to) / 2, y: y.range[1] + 14, "text-anchor": "middle", fill: textColour(span.colour) }, span.label));
+      x: (from + to) / 2, y: y.range[1] + 14, "text-anchor": "middle", fill: textColour(span.colour) },
+      fitting(span, to - from)));
   }
 }
 
@@ -80,8 +81,14 @@ function drawLines(svg, chart, x, y) {
       : { x1: x.range[0], x2: x.range[1], y1: at, y2: at };
     svg.append(s("line", { ...ends, stroke: "var(--soft)", "stroke-dasharray": line.dash ?? null, opacity: 0.8 }));
     const place = upright ? { x: at + 6, y: y.range[1] + 34 } : { x: x.range[0] + 6, y: at - 5 };
-    svg.append(s("text", { ...place, fill: "var(--soft)", "font-size": 11.5, ...HALO }, line.label));
+    const room = svg.viewBox.baseVal.width - place.x;
+    svg.append(s("text", { ...place, fill: "var(--soft)", "font-size": 11.5, ...HALO }, fitting(line, room)));
   }
+}
+
+// A label, or its short form where there is no room for it.
+function fitting({ label, short }, room) {
+  return short && 7.6 * label.length > room ? short : label;
 }
 
 const HALO = { stroke: "var(--card)", "stroke-width": 4, "paint-order": "stroke", "stroke-linejoin": "round" };

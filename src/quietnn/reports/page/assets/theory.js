@@ -16,7 +16,7 @@ function theorySection(theory, id) {
       (state, show) => againstFigure(theory.againstC, id, state, show)));
   }
   if (theory.checks.rows.length) {
-    add("Closed forms against simulation", plainTable(theory.checks, "theory-checks", { id: `${id}-checks` }));
+    add("Closed forms against simulation", plainTable(theory.checks, "theory-checks", { id: `${id}-checks`, stacked: true }));
   }
   return parts;
 }
@@ -28,11 +28,12 @@ function relationFigure(theory, id) {
     marker: "o", noLine: true, x: [one.lambda_prime], y: [one.theta] }));
   const chart = {
     id: `${id}-relation`, title: "The multiplier theta along lambda prime", xLabel: "λ′", yLabel: "multiplier θ",
-    series: [{ label: "θ(λ′)", colour: "#555555", dash: "-", silent: true, x: lambdas, y: theta }, ...points],
+    series: [{ label: "θ(λ′)", colour: "#555555", dash: "-", silent: true, x: lambdas,
+      y: theta.map((one) => (one <= 5 ? one : NaN)) }, ...points],
     xDomain: [-0.08, pole + 0.3], yDomain: [0, 5],
-    lines: [{ x: pole, label: `pole, λ′ = 1 + η = ${plain(pole)}` }],
-    spans: [{ from: 0, to: 1, label: "under-compensation", colour: "#009E73" },
-      { from: 1, to: pole, label: "over-compensation", colour: "#D55E00" }],
+    lines: [{ x: pole, label: `pole, λ′ = 1 + η = ${plain(pole)}`, short: "pole" }],
+    spans: [{ from: 0, to: 1, label: "under-compensation", short: "under", colour: "#009E73" },
+      { from: 1, to: pole, label: "over-compensation", short: "over", colour: "#D55E00" }],
     xName: (at) => `λ′ ${plain(at, 4)}`, read: (one, i) => `θ = ${plain(one.y[i], 5)}`,
   };
   const numbers = () => ({ header: ["lambda_prime", "theta"], rows: lambdas.map((at, i) => [at, theta[i]]) });
