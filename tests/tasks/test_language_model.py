@@ -110,6 +110,15 @@ def test_without_noise_no_bit_changes(folder: Path) -> None:
     )
 
 
+def test_importable_from_the_package_whatever_was_imported_before(folder: Path) -> None:
+    import quietnn.tasks
+    from quietnn.tasks.language_model import perplexity
+
+    task = quietnn.tasks.language_model(folder, tuning=folder / "tuning.txt")
+    assert len(task.tuning_examples(3, 0)) == 3
+    assert perplexity(0.0) == 1.0
+
+
 def test_named_by_its_folder(folder: Path) -> None:
     task = load_task(f"lm/{folder.name}", data_dir=folder.parent)
     assert task.name == "lm/llama"
