@@ -81,6 +81,8 @@ def pass_progress(title: str, num_expected: float) -> Iterator[None]:
 
         with on_pass(move):
             yield
+        told = done or num_expected
+        update(completed=told, total=told)  # it ends full, whatever was expected
 
 
 @contextmanager
