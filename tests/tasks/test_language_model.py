@@ -171,6 +171,12 @@ def test_text_shorter_than_a_window_is_refused(folder: Path, tmp_path: Path) -> 
     assert len(language_model(folder, test=tmp_path / "short.txt", window=3).test_examples(None)) == 2
 
 
+def test_text_that_holds_nothing_is_told_so_without_another_window(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(InvalidConfig, match=r"has 0 tokens.*give more text$"):
+        language_model(folder, test=tmp_path / "empty.txt").test_examples(None)
+
+
 def test_a_window_longer_than_the_model_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidConfig, match="takes 2 to 32 tokens"):
         language_model(folder, window=64)
