@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quietnn.cli.progress import byte_progress, federation_progress, record_progress, training_progress
+from quietnn.cli.progress import byte_progress, federation_progress, pass_progress, record_progress, training_progress
 from quietnn.experiments.engines import Unit
 from quietnn.tasks.fit import Progress
 
@@ -41,6 +41,14 @@ def test_a_record_without_accuracy_shows_its_score(capsys: pytest.CaptureFixture
     with record_progress("sweep") as move:
         move({"method": "ml", "wnr_db": 0.0, "accuracy": None, "score": 12.3456}, 1, 1)
     assert "score 12.35" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("num_passes", "shown"), [(1.0, "1/1"), (0.0, "0/0"), (25.000000000000003, "25/25")])
+def test_a_repair_ends_with_a_full_bar(num_passes: float, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever was expected, and though it told of no pass while it ran."""
+    with pass_progress("repair", 20.0) as ended:
+        ended(num_passes)
+    assert f" {shown} passes" in capsys.readouterr().err
 
 
 def test_a_terminated_stream_ends_as_an_exit_and_the_signal_is_given_back() -> None:

@@ -110,6 +110,15 @@ def test_without_noise_no_bit_changes(folder: Path) -> None:
     )
 
 
+def test_importable_from_the_package_whatever_was_imported_before(folder: Path) -> None:
+    import quietnn.tasks
+    from quietnn.tasks.language_model import perplexity
+
+    task = quietnn.tasks.language_model(folder, tuning=folder / "tuning.txt")
+    assert len(task.tuning_examples(3, 0)) == 3
+    assert perplexity(0.0) == 1.0
+
+
 def test_named_by_its_folder(folder: Path) -> None:
     task = load_task(f"lm/{folder.name}", data_dir=folder.parent)
     assert task.name == "lm/llama"
@@ -160,6 +169,24 @@ def test_text_shorter_than_a_window_is_refused(folder: Path, tmp_path: Path) -> 
     with pytest.raises(InvalidConfig, match=r"has 6 tokens, and a window has 32.*window="):
         language_model(folder, test=tmp_path / "short.txt").test_examples(None)
     assert len(language_model(folder, test=tmp_path / "short.txt", window=3).test_examples(None)) == 2
+
+
+def test_text_that_holds_nothing_is_told_so_without_another_window(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(InvalidConfig, match=r"has 0 tokens.*give more text$"):
+        language_model(folder, test=tmp_path / "empty.txt").test_examples(None)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [{"text_config": {"vocab_size": 57, "max_position_embeddings": 16}}, {"vocab_size": 57, "max_seq_len": 16}],
+)
+def test_other_configurations_tell_their_window_too(folder: Path, tmp_path: Path, described: dict[str, object]) -> None:
+    for path in folder.glob("tokenizer*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    examples = language_model(tmp_path, tuning=folder / "tuning.txt").tuning_examples(2, 0)
+    assert examples.labels.shape[1] == 16
 
 
 def test_a_window_longer_than_the_model_is_refused(folder: Path) -> None:

@@ -11,7 +11,13 @@ from quietnn.errors import InvalidConfig, InvalidWeights
 from quietnn.observation import Observation
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.tasks.language_model import language_model
-from quietnn.tasks.transformers_folder import load_model, read_config, save_activations, transformers_package
+from quietnn.tasks.transformers_folder import (
+    load_language_model,
+    load_model,
+    read_config,
+    save_activations,
+    transformers_package,
+)
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '"text"'])
@@ -26,6 +32,16 @@ def test_a_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
     with pytest.raises(InvalidWeights, match="cannot be loaded as a test"):
         load_model(transformers.AutoModelForCausalLM, tmp_path, "a test")
+
+
+def test_a_tensor_of_another_shape_is_named_with_both_shapes(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    write_language_model(tmp_path, "llama", num_steps=0)
+    path = tmp_path / "config.json"
+    vocabulary = read_config(tmp_path)["vocab_size"]
+    path.write_text(path.read_text().replace(f'"vocab_size": {vocabulary}', '"vocab_size": 9000'))
+    with pytest.raises(InvalidWeights, match=rf"model\.embed_tokens\.weight \({vocabulary}, 32\) for \(9000, 32\)"):
+        load_language_model(tmp_path)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "opt", "t5"])

@@ -101,7 +101,8 @@ def write_repaired(
             f"the network calls a tensor {foreign[0]!r}, and {source} has no tensor of that name, so nothing would be "
             "written; let the task make a network whose names are those of the file"
         )
-    step = {"verb": "repair", "method": repaired.name, "passes": repaired.passes, "tensors": list(changes)}
+    passes = round(repaired.passes, 2)  # a sum of shares
+    step = {"verb": "repair", "method": repaired.name, "passes": passes, "tensors": list(changes)}
     checkpoint.write(out, changes, step, streaming or Streaming(), overwrite=overwrite)
     return tuple(changes)
 

@@ -19,7 +19,7 @@ from quietnn.batches import in_evaluation, outputs_of
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task
-from quietnn.tasks.data_dir import first_of, missing
+from quietnn.tasks.data_dir import first_of
 from quietnn.tasks.transformers_folder import load_language_model, load_tokenizer, read_config
 
 IGNORED = -100
@@ -61,7 +61,8 @@ def language_model(
         InvalidWeights: if the weights do not fit their configuration.
     """
     place = Path(folder).expanduser()
-    first_of("a language model", [place / "config.json"], "Name a folder in transformers layout.")
+    if not (place / "config.json").is_file():
+        raise MissingData(f"there is no {place / 'config.json'}; name a folder in transformers layout")
     shape = _Shape.of(place, window)
 
     @cache
@@ -122,6 +123,8 @@ class _Shape:
     @classmethod
     def of(cls, folder: Path, window: int | None) -> "_Shape":
         config = read_config(folder)
+        if isinstance(text := config.get("text_config"), dict):  # of a model that takes images as well
+            config = {**text, **config}
         longest = next((int(n) for n in map(config.get, _LENGTHS) if isinstance(n, int) and n > 1), LONGEST_WINDOW)
         if window is None:
             window = min(longest, LONGEST_WINDOW)
@@ -139,7 +142,7 @@ class _Shape:
         return max(_LOGITS_AT_ONCE // (self.window * self.vocabulary), 1)
 
 
-_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
+_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 
 
 def read_windows(
@@ -160,9 +163,11 @@ def read_windows(
     parts = [part for part in parts if len(part) > 1]  # one token alone predicts nothing
     longest = max(map(len, tokens), default=0)
     if longest < shape.window:
+        shorter = max(longest // _HELD_OUT, 2)
+        remedy = f"give more text, or a shorter window: --window {shorter} (window={shorter} in Python)"
         raise InvalidConfig(
             f"the longest document of {', '.join(map(str, paths))} has {longest} tokens, and a window has "
-            f"{shape.window}; give more text, or a shorter window: window={max(longest // 4, 2)}"
+            f"{shape.window}; {remedy if longest > _HELD_OUT else 'give more text'}"
         )
     return _windows(parts, shape)
 
@@ -173,7 +178,7 @@ def _text_files(files: Iterable[str | Path]) -> list[Path]:
         path = one.expanduser()
         found += sorted(path.glob("*.txt")) if path.is_dir() else [path]
         if not path.exists() or (path.is_dir() and not found):
-            raise missing("a text", [path], "Name a text file, or a folder of .txt files.")
+            raise MissingData(f"there is no text at {path}; name a text file, or a folder of .txt files")
     return found
 
 
@@ -222,7 +227,7 @@ def split_windows(examples: Examples) -> tuple[Examples, Examples]:
     if len(examples) < _HELD_OUT:
         raise InvalidConfig(
             f"the text makes {len(examples)} windows, and {_HELD_OUT} are needed to hold one out; give more text, or "
-            "shorter windows: --window 64"
+            f"shorter windows: --window {max(num_tokens(examples.labels) // _HELD_OUT, 2)}"
         )
     num_known = len(examples) - len(examples) // _HELD_OUT
     return examples.take(slice(num_known)), examples.take(slice(num_known, None))

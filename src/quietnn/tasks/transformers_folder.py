@@ -43,16 +43,25 @@ def load_model(kind: Any, folder: Path, what: str, *, new_head: bool = False, **
     With a `new_head`, missing tensors are drawn afresh and superfluous ones left out; otherwise every tensor has to be
     there, and no other. The settings are those of `from_pretrained`.
     """
+    if not new_head:
+        settings["ignore_mismatched_sizes"] = (
+            True  # they are told below, by name; transformers would only say that some
+        )
     try:
         model, found = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True, **settings)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise InvalidWeights(f"{folder} cannot be loaded as {what}: {str(error)[:300]}") from error
-    wrong = {kind: sorted(map(str, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
+    wrong = {kind: sorted(map(_told, found[f"{kind}_keys"])) for kind in ("missing", "unexpected", "mismatched")}
     if any(wrong.values()) and not new_head:
         told = "; ".join(f"{kind}: {', '.join(names[:4])}" for kind, names in wrong.items() if names)
         raise InvalidWeights(f"{folder} does not fit its own network ({told}); use the folder that training wrote")
     network: nn.Module = model.eval()
     return network
+
+
+def _told(key: Any) -> str:
+    """A tensor's name, and where shapes differ both: that of the file first."""
+    return key if isinstance(key, str) else f"{key[0]} {tuple(key[1])} for {tuple(key[2])}"
 
 
 def load_language_model(folder: Path) -> nn.Module:
