@@ -117,7 +117,7 @@ def test_without_labels_auto_takes_only_what_leaves_the_weights() -> None:
     network = nn.Sequential(nn.Conv2d(1, 16, 5), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(256, 3)).eval()
     images = torch.randn(50, 1, 8, 8)
     network.train()(images)
-    observation = transmit(network.eval(), wnr_db=-6.0, seed=1)
+    observation = transmit(network.eval(), wnr_db=-12.0, seed=1)
     assert repair(observation, images).name == "structured"
     result = repair(observation, images, trainable="digital")
     assert result.name == "calibrated"
