@@ -61,13 +61,13 @@ def denoise_directions(
     if not layers:
         return Repaired(result, "directions", 0.0)
     received, noise = observation.weights, noise_of_each(observation.known_noise, observation.weights)
-    estimates: dict[str, Tensor] = {}
-    for names, moments in _second_moments(result, layers, evidence):
-        directions = torch.linalg.eigh(moments)[1]
-        for name in names:
+    sums, sharing = _second_moments(result, layers, evidence)
+    for owner in list(sums):
+        directions = torch.linalg.eigh(sums.pop(owner))[1]  # let go of one by one: together they are large
+        for name in (name for name, own in sharing.items() if own == owner):
             transposed = is_transposed_linear(layers[name])
-            estimates[name] = along(received[name], noise[name], directions, transposed=transposed)
-    with_weights(result, estimates, in_place=True)
+            estimate = along(received[name], noise[name], directions, transposed=transposed)
+            with_weights(result, {name: estimate}, in_place=True)
     return Repaired(result, "directions", 1.0)
 
 
@@ -119,8 +119,11 @@ def _layers(observation: Observation[Any, Any], result: nn.Module) -> dict[str, 
 
 def _second_moments(
     model: nn.Module, layers: dict[str, nn.Module], evidence: Evidence
-) -> list[tuple[list[str], Tensor]]:
-    """Sums of `x x^T` over all inputs, and the layers that were given these `x`: those of one attention share them."""
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Sums of `x x^T` over all inputs, by the first layer that was given these `x`, and by layer which that is.
+
+    The layers of one attention share them.
+    """
     sums: dict[str, Tensor] = {}
     sharing: dict[str, str] = {}
     last: tuple[str, Tensor | None] = ("", None)
@@ -147,4 +150,4 @@ def _second_moments(
     for name, moments in sums.items():
         if not bool(torch.isfinite(moments).all()):
             raise InvalidWeights(f"what enters the layer of {name} is not finite; the noise has blown up the network")
-    return [([name for name, owner in sharing.items() if owner == own], moments) for own, moments in sums.items()]
+    return sums, sharing
