@@ -177,6 +177,18 @@ def test_text_that_holds_nothing_is_told_so_without_another_window(folder: Path,
         language_model(folder, test=tmp_path / "empty.txt").test_examples(None)
 
 
+@pytest.mark.parametrize(
+    "described",
+    [{"text_config": {"vocab_size": 57, "max_position_embeddings": 16}}, {"vocab_size": 57, "max_seq_len": 16}],
+)
+def test_other_configurations_tell_their_window_too(folder: Path, tmp_path: Path, described: dict[str, object]) -> None:
+    for path in folder.glob("tokenizer*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    examples = language_model(tmp_path, tuning=folder / "tuning.txt").tuning_examples(2, 0)
+    assert examples.labels.shape[1] == 16
+
+
 def test_a_window_longer_than_the_model_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidConfig, match="takes 2 to 32 tokens"):
         language_model(folder, window=64)

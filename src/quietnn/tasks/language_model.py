@@ -123,6 +123,8 @@ class _Shape:
     @classmethod
     def of(cls, folder: Path, window: int | None) -> "_Shape":
         config = read_config(folder)
+        if isinstance(text := config.get("text_config"), dict):  # of a model that takes images as well
+            config = {**text, **config}
         longest = next((int(n) for n in map(config.get, _LENGTHS) if isinstance(n, int) and n > 1), LONGEST_WINDOW)
         if window is None:
             window = min(longest, LONGEST_WINDOW)
@@ -140,7 +142,7 @@ class _Shape:
         return max(_LOGITS_AT_ONCE // (self.window * self.vocabulary), 1)
 
 
-_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
+_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 
 
 def read_windows(
