@@ -43,12 +43,11 @@ def test_a_record_without_accuracy_shows_its_score(capsys: pytest.CaptureFixture
     assert "score 12.35" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("num_expected", "shown"), [(1.0, "1/1"), (0.0, "0/0")])
-def test_a_repair_that_tells_no_passes_ends_with_a_full_bar(
-    num_expected: float, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pass_progress("repair", num_expected):
-        pass
+@pytest.mark.parametrize(("num_passes", "shown"), [(1.0, "1/1"), (0.0, "0/0"), (25.000000000000003, "25/25")])
+def test_a_repair_ends_with_a_full_bar(num_passes: float, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever was expected, and though it told of no pass while it ran."""
+    with pass_progress("repair", 20.0) as ended:
+        ended(num_passes)
     assert f" {shown} passes" in capsys.readouterr().err
 
 

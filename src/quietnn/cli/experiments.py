@@ -66,8 +66,10 @@ def _demo_language_model(folder: Path, text: list[Path], wnr_db: float, prompt: 
     observation = transmit(model, wnr_db=wnr_db, seed=0)
     networks = {"clean": model, f"with noise, {wnr_db:g} dB": observation.model}
     for method in ("directions", "posterior"):
-        with pass_progress(METHODS[method].label, METHODS[method].cost):
-            networks[METHODS[method].label] = repair(observation, task.evidence(known), method=method).model
+        with pass_progress(METHODS[method].label, METHODS[method].cost) as ended:
+            repaired = repair(observation, task.evidence(known), method=method)
+            ended(repaired.passes)
+        networks[METHODS[method].label] = repaired.model
     for name, network in networks.items():
         score = task.score_of(network, held_out)
         typer.echo(f"{name} (perplexity {score.number:.4g})\n    {generate(network, folder, prompt)}")

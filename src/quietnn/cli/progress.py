@@ -66,8 +66,11 @@ def record_progress(title: str) -> Iterator[Callable[[Record, int, int], None]]:
 
 
 @contextmanager
-def pass_progress(title: str, num_expected: float) -> Iterator[None]:
-    """A bar that counts the passes of a repair; it is as long as the method usually takes, or longer."""
+def pass_progress(title: str, num_expected: float) -> Iterator[Callable[[float], None]]:
+    """A bar that counts the passes of a repair; it is as long as the method usually takes, or longer.
+
+    Yields what fills it at the end, given the passes that were taken: not every method tells of them one by one.
+    """
     from quietnn.repairs.fitting.scratch import on_pass
 
     done = 0.0
@@ -80,9 +83,7 @@ def pass_progress(title: str, num_expected: float) -> Iterator[None]:
             update(completed=done, total=max(num_expected, done))
 
         with on_pass(move):
-            yield
-        told = done or num_expected
-        update(completed=told, total=told)  # it ends full, whatever was expected
+            yield lambda num_passes: update(completed=round(num_passes, 2), total=round(num_passes, 2))
 
 
 @contextmanager

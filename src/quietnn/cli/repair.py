@@ -113,8 +113,9 @@ def repair(
     asked: dict[str, Any] = {"balanced_classes": balanced_classes, "max_passes": max_passes, "seed": seed}
     asked |= where.options
     expected = row.cost if labels or method != "auto" else 0.0  # what auto does without labels is seldom more than one
-    with pass_progress(row.label, min(expected, _PASSES_ON_TEXT) if text else expected):
+    with pass_progress(row.label, min(expected, _PASSES_ON_TEXT) if text else expected) as ended:
         repaired = repair_model(observation, evidence if labels else evidence.without_labels(), method=method, **asked)
+        ended(repaired.passes)
     if where.weights_stay:
         write_beside(what, out, repaired, observation.model, overwrite=overwrite)
         told = f"{repaired.beside.share(model):.2%} of the parameters beside the weights, which stay"
