@@ -43,7 +43,7 @@ def denoise_directions(
         what: the network as received.
         inputs: what the network is for, in any form of `Evidence`; a few thousand tokens, or a hundred images.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
-        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, instead.
 
     Raises:
         InvalidConfig: if no layer normalises each input, or some layer has stored statistics.
@@ -63,7 +63,7 @@ def denoise_directions(
     received, noise = observation.weights, noise_of_each(observation.known_noise, observation.weights)
     sums, sharing = _second_moments(result, layers, evidence)
     for owner in list(sums):
-        directions = torch.linalg.eigh(sums.pop(owner))[1]  # let go of one by one: together as large as the network
+        directions = torch.linalg.eigh(sums.pop(owner))[1]  # let go of one by one: together they are large
         for name in (name for name, own in sharing.items() if own == owner):
             transposed = is_transposed_linear(layers[name])
             estimate = along(received[name], noise[name], directions, transposed=transposed)
