@@ -1,7 +1,9 @@
 """What every test shares: one thread, repeatable examples, a small network with every kind of tensor."""
 
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +30,23 @@ class TinyNet(nn.Module):
         self.ln = nn.LayerNorm(5)
         self.head = nn.Linear(5, 6)
         self.head.weight = self.embed.weight
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by playwright, which runs once only in a process."""
+    reason = "the browser tests need the [browser] extra: pip install quietnn[browser]"
+    api = pytest.importorskip("playwright.sync_api", reason=reason)
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if program is None:
+        pytest.skip(f"no Chromium here: looked for {', '.join(BROWSERS)} on the PATH")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture

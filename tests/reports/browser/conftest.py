@@ -1,6 +1,5 @@
 """A real Chromium for the page; without one these tests are skipped, visibly."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,23 +10,7 @@ from quietnn.records import Record
 from quietnn.reports.page.document import write_report
 from quietnn.reports.runs import Run
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium, driven by playwright."""
-    reason = "the browser tests need the [browser] extra: pip install quietnn[browser]"
-    api = pytest.importorskip("playwright.sync_api", reason=reason)
-    program = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if program is None:
-        pytest.skip(f"no Chromium here: looked for {', '.join(NAMES)} on the PATH")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
