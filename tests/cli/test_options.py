@@ -12,7 +12,7 @@ from quietnn.cli.main import app
         ("--level", "Accuracy at which gains are read", ("analyze", "report", "figures")),
         ("--data-dir", "$QUIETNN_DATA", ("train", "evaluate", "repair", "tune", "sweep", "federate", "channels")),
         ("--overwrite", "Replace an output that is there", ("transmit", "denoise", "repair", "tune", "configs")),
-        ("--exclude", "Pattern of tensors to leave alone", ("inspect", "transmit", "denoise")),
+        ("--exclude", "Pattern of tensors to leave as they are", ("inspect", "transmit", "denoise")),
         ("--set", "Replace a key", ("sweep", "federate")),
     ],
 )
