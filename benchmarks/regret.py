@@ -33,7 +33,8 @@ _HEADING = """# What `auto` loses by choosing
 
 Points of test accuracy by which the best of {rivals} other repairs is above `auto`, with 100 labels. The best is found
 on one half of the test examples, and both are compared on the other half. Negative: `auto` is better there.
-`python benchmarks/regret.py` makes what is missing."""
+`python benchmarks/regret.py` makes what is missing.
+"""
 
 
 def record(name: str, model: nn.Module, wnr_db: float, seed: int) -> dict[str, object]:

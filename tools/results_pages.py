@@ -44,8 +44,8 @@ NUM_TUNING_IMAGES = 500
 FRESH = "fresh"
 """In the name of a folder whose noise seeds were not used during development; such a run goes before others."""
 
-NO_HARM = "no-harm"
-"""The folder of `benchmarks/no_harm.py`, which writes the summary that is its page."""
+OWN_PAGES = {"regret": "What auto loses by choosing", "no-harm": "No harm without labels"}
+"""The folders of `benchmarks/regret.py` and `benchmarks/no_harm.py`, which write the summaries that are their pages."""
 
 PARTLY_FRESH = {"minilm-fresh": "five"}
 """How many draws of a fresh run have development seeds."""
@@ -107,9 +107,10 @@ def write_pages(into: Path) -> list[Path]:
             pages.append((name, title, federation_page(name, sections["federated"], into)))
         if name == "channels" and "channels" in sections:
             pages.append((name, title, channels_page(name, sections["channels"], into)))
-    if (RESULTS / NO_HARM / "summary.md").is_file():
-        text = (RESULTS / NO_HARM / "summary.md").read_text(encoding="utf-8")
-        pages.append((NO_HARM, "No harm without labels", re.sub(r"(?<=[\d±]) (?=[±!d\d])", "\N{NO-BREAK SPACE}", text)))
+    for folder, title in OWN_PAGES.items():
+        if (RESULTS / folder / "summary.md").is_file():
+            text = (RESULTS / folder / "summary.md").read_text(encoding="utf-8")
+            pages.append((folder, title, re.sub(r"(?<=[\d±]) (?=[±!d\d])", "\N{NO-BREAK SPACE}", text)))
     index = into / "index.md"
     index.write_text(index_page(networks, [(name, title) for name, title, _ in pages]), encoding="utf-8")
     written = [index]
@@ -192,7 +193,7 @@ def index_page(networks: dict[str, list[Section]], pages: Sequence[tuple[str, st
     others = sorted(
         path.name
         for path in RESULTS.iterdir()
-        if path.is_dir() and path.name != NO_HARM and not (path / "config.json").is_file()
+        if path.is_dir() and path.name not in OWN_PAGES and not (path / "config.json").is_file()
     )
     rest = "\n".join(["## Without a page", "", *(f"- `results/{name}`: {_beside(name)}" for name in others)])
     parts = [WIDE, "# Results", " ".join(about), INTERVALS, to_markdown(Table(caption, header, tuple(rows)))]
