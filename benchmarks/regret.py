@@ -21,7 +21,7 @@ import quietnn
 from quietnn.batches import take
 from quietnn.observation import Observation
 
-FIRST_SEED = 5000
+FIRST_SEED = 6000
 NUM_LABELS = 100
 WNRS = {"digits": (0.0, 4.0, 8.0, 14.0), "sst2": (-4.0, 0.0, 4.0)}
 RIVALS = (

@@ -94,3 +94,16 @@ def test_the_lower_limit_holds_as_often_as_it_says(accuracy: float) -> None:
     assert float(chance[held].sum()) > 0.965
     if accuracy < 0.95:
         assert float(chance[held].sum()) < 0.99, "nor so low that it says nothing"
+
+
+def test_a_fit_that_has_seen_more_than_was_judged_is_taken_unless_another_is_clearly_better() -> None:
+    ml, fit = verdict([2.0, 2.1, 1.9, 2.0]), verdict([1.5, 1.0, 1.4, 1.1])
+    slightly, clearly = verdict([1.0, 1.3, 1.0, 1.3]), verdict([0.5, 0.1, 0.4, 0.1])
+    assert choose({"ml": ml, "simple": slightly, "fit": fit}) == "simple"
+    assert choose({"ml": ml, "simple": slightly, "fit": fit}, fitted=["fit"]) == "fit"
+    assert choose({"ml": ml, "simple": clearly, "fit": fit}, fitted=["fit"]) == "simple"
+    assert choose({"ml": slightly, "fit": fit}, fitted=["fit"]) == "fit"
+    assert choose({"ml": ml, "simple": slightly}, fitted=["fit"]) == "simple"
+    wrong = Verdict(fit.losses, torch.zeros(4))
+    right = Verdict(ml.losses, torch.ones(4))
+    assert choose({"ml": right, "fit": wrong}, fitted=["fit"]) == "ml", "fewer answers are right"

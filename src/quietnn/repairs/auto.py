@@ -98,7 +98,7 @@ def _with_labels(
         if row.name == BASELINE or not (is_clean or row.behind in trials.verdicts):
             trials.run(row)
     winner = trials.make_winner()
-    accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in trials.splits])
+    accuracy = accuracy_of_choice(trials.verdicts, [split.held_out for split in trials.splits], fitted=trials.fitted)
     surely = None if accuracy is None else at_least(accuracy, num_examples)
     variants = tuple(f"it was fitted to {words}" for words in (winner.details.get("augment"),) if words)
     notes = (*notes, *trials.notes, *variants, *_about(is_clean, winner.name, is_told=is_told))
@@ -134,6 +134,7 @@ class _Trials:
         self.tried: list[Tried] = []
         self.notes: list[str] = []
         self.passes = 0.0
+        self.fitted: list[str] = []
         self._finished: dict[str, Repaired] = {}
         self._observation = observation
         self._evidence = evidence
@@ -165,7 +166,7 @@ class _Trials:
     def make_winner(self) -> Repaired:
         """The winner, made from all examples; where that fails, the next one."""
         left = dict(self.verdicts)
-        while (chosen := choose(left)) != BASELINE:
+        while (chosen := choose(left, fitted=self.fitted)) != BASELINE:
             if chosen in self._finished:
                 return replace(self._finished[chosen], name=chosen)
             try:
@@ -188,6 +189,8 @@ class _Trials:
             made = self._made(row, self._evidence)
             self.passes += made.passes
             self._finished[row.name] = made
+            if made.details.get("chosen", row.name) == row.name:  # and not what it started from
+                self.fitted.append(row.name)
             verdict: Verdict = made.details["held_out"]
             return verdict
         num_examples = len(self._evidence)

@@ -21,6 +21,7 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.beside.beside import beside_of
 from quietnn.repairs.beside.where import Where
+from quietnn.repairs.choice import STANDARD_ERRORS
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import Start, prepare, start_at, starts_beside, starts_of
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
@@ -33,10 +34,6 @@ from quietnn.variants import Variants, how_far, look_like_images, shifted
 
 _NUM_FOLDS = 2
 _PARTS_OF_A_FOLD = 5
-
-_STANDARD_ERRORS = 2.0
-"""By how many standard errors a start has to be better than the fits that are judged: these have seen half of the
-examples and taken half of the steps, the one that is used sees all of them."""
 
 
 @torch.inference_mode(False)
@@ -113,7 +110,7 @@ def posterior(
 
     short = replace(settings, num_steps=settings.num_guard_steps)
     guard.judge_fits("posterior", lambda positions: scratch.finish(start.network, fit(positions, short).weights))
-    is_worse = guard.is_clearly_better(best, "posterior", standard_errors=_STANDARD_ERRORS)
+    is_worse = guard.is_clearly_better(best, "posterior", standard_errors=STANDARD_ERRORS)
     final = None if is_worse else fit(torch.arange(num_examples), settings)
     if final is None or not final.move:
         kept = with_weights(model if best == "received" else start.network, {})
@@ -152,7 +149,7 @@ def _shift_images(guard: "Guard", name: str, start: Start, evidence: Evidence, s
     if not look_like_images(known.inputs):
         return {}
     moved = replace(known, inputs=shifted(known.inputs, torch.Generator().manual_seed(seed)))
-    if guard.loses_on(moved, name, start.network, standard_errors=_STANDARD_ERRORS):
+    if guard.loses_on(moved, name, start.network, standard_errors=STANDARD_ERRORS):
         return {}
     guard.scratch.augment_by(shifted)
     return {"augment": how_far(known.inputs)}
