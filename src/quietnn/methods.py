@@ -81,7 +81,7 @@ _ROWS = (
     ("planned", "Planned", "#CC3311", "3", "-", "labels", 0, "noisy-training.md"),
     ("planned_bold", "Planned, bold", "#882200", "$W$", "-", "labels", 0, "noisy-training.md"),
     ("planned_layerwise", "Planned layerwise", "#EE7733", "4", "-.", "labels", 0, "noisy-training.md"),
-    ("auto", "Auto", "#332288", "p", "-", "labels", 165, "auto.md"),
+    ("auto", "Auto", "#332288", "p", "-", "labels", 150, "auto.md"),
     ("auto_unlabelled", "Auto, no labels", "#7766BB", "|", "-.", "inputs", 1, "auto.md"),
 )
 METHODS = {row[0]: Method(*row[:-1], _found(row[-1])) for row in _ROWS}
