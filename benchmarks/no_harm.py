@@ -137,20 +137,26 @@ def worst(records: list[dict[str, object]], methods: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Compute what is missing and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def asked(what: str | None, results: Path, *, num_draws: int, first_seed: int) -> tuple[argparse.Namespace, range]:
+    """The options of a benchmark of small networks, and its seeds; no networks if only a report is asked for."""
+    parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--networks", default=",".join(KINDS))
-    parser.add_argument("--num-draws", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--num-draws", type=int, default=num_draws)
+    parser.add_argument("--first-seed", type=int, default=first_seed)
     parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "quietnn" / "no-harm")
-    parser.add_argument("--records", type=Path, default=RESULTS / "records.jsonl")
+    parser.add_argument("--records", type=Path, default=results / "records.jsonl")
     parser.add_argument("--report-only", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    seeds = range(options.first_seed, options.first_seed + options.num_draws)
+    options.networks = [] if options.report_only else options.networks.split(",")
     options.records.parent.mkdir(parents=True, exist_ok=True)
-    for name in [] if options.report_only else options.networks.split(","):
+    torch.set_num_threads(1)
+    return options, range(options.first_seed, options.first_seed + options.num_draws)
+
+
+def main() -> None:
+    """Compute what is missing and print the tables."""
+    options, seeds = asked(__doc__, RESULTS, num_draws=10, first_seed=FIRST_SEED)
+    for name in options.networks:
         for wnr_db in WNRS[KINDS[name].data]:
             if any((one["network"], one["wnr_db"]) == (name, wnr_db) for one in read(options.records)):
                 continue

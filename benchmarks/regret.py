@@ -7,19 +7,19 @@ again. The best repair is found on one half of the test examples; it and `auto` 
 ways round. So luck on the test examples makes no repair look better than it is.
 """
 
-import argparse
 import json
 import math
 from pathlib import Path
 
 import torch
-from no_harm import read
+from no_harm import asked, read
 from no_harm_networks import KINDS, data, outputs, trained
 from torch import Tensor, nn
 
 import quietnn
 from quietnn.batches import take
 from quietnn.observation import Observation
+from quietnn.reports.figures import render
 
 FIRST_SEED = 6000
 NUM_LABELS = 100
@@ -124,24 +124,14 @@ def figure(records: list[dict], path: Path) -> None:
     axes.set_xlabel("points of accuracy below the best repair")
     axes.set_ylabel("share of draws in per cent")
     axes.set_ylim(0, 101)
-    shown.savefig(path, metadata={"Date": None})
+    path.write_bytes(render(shown, "svg"))
     plt.close(shown)
 
 
 def main() -> None:
     """Compute what is missing and write the summary."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--networks", default=",".join(KINDS))
-    parser.add_argument("--num-draws", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "quietnn" / "no-harm")
-    parser.add_argument("--records", type=Path, default=RESULTS / "records.jsonl")
-    parser.add_argument("--report-only", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    options.records.parent.mkdir(parents=True, exist_ok=True)
-    seeds = range(options.first_seed, options.first_seed + options.num_draws)
-    for name in [] if options.report_only else options.networks.split(","):
+    options, seeds = asked(__doc__, RESULTS, num_draws=5, first_seed=FIRST_SEED)
+    for name in options.networks:
         model = trained(name, folder=options.folder)
         for wnr_db in WNRS[KINDS[name].data]:
             known = {(one["network"], one["wnr_db"], one["seed"]) for one in read(options.records)}

@@ -51,9 +51,9 @@ def auto(
       weights. A shrinkage that goes by the weights alone does harm somewhere, so inputs are needed
       (docs/how-it-works/auto.md).
     - *With labels*: every repair that `auto` may try is made twice, from half of the examples each time, and judged on
-      the other half. The smallest loss wins, unless that of the received weights is within one standard error, and is
-      made once more from all examples. A repair that fails is recorded and passed over. One that judges itself in this
-      way, as the posterior does, is made once.
+      the other half. The posterior judges itself in this way and is made once. Its fit wins unless another is better
+      by two standard errors; then the smallest loss wins, unless that of the received weights is within one, and is
+      made once more from all examples. A repair that fails is recorded and passed over.
 
     The arguments are those of `repair`. Where the noise is unknown, BatchNorm's mismatch tells it, which needs inputs.
 

@@ -93,12 +93,12 @@ def choose(verdicts: Mapping[str, Verdict], positions: Tensor | None = None, *, 
     if not math.isfinite(means[best]):
         return BASELINE
     for name in sorted(means.keys() & set(fitted), key=lambda name: means[name]):
-        if means[name] <= means[best] + STANDARD_ERRORS * _by_chance(left[name] - left[best]):
+        if means[name] <= means[best] + STANDARD_ERRORS * by_chance(left[name] - left[best]):
             return name
-    return BASELINE if means[BASELINE] <= means[best] + _by_chance(baseline.losses - left[best]) else best
+    return BASELINE if means[BASELINE] <= means[best] + by_chance(baseline.losses - left[best]) else best
 
 
-def _by_chance(differences: Tensor) -> float:
+def by_chance(differences: Tensor) -> float:
     """The standard error of a mean difference; zero where it cannot be told."""
     error = float(differences.std()) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
     return error if math.isfinite(error) else 0.0

@@ -21,7 +21,7 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.beside.beside import beside_of
 from quietnn.repairs.beside.where import Where
-from quietnn.repairs.choice import STANDARD_ERRORS
+from quietnn.repairs.choice import STANDARD_ERRORS, by_chance
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import Start, prepare, start_at, starts_beside, starts_of
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
@@ -201,7 +201,7 @@ class Guard:
         """Whether a network that was judged is worse on variants of the examples, by more than so many errors."""
         verdict = self.scratch.judge_each(network, self._parts, variants).at(self._order)
         losses = verdict.losses - self.verdicts[name].losses
-        return not float(losses.mean()) <= standard_errors * float(losses.std()) / math.sqrt(len(losses))
+        return not float(losses.mean()) <= standard_errors * by_chance(losses)
 
     @property
     def mean_losses(self) -> dict[str, float]:
