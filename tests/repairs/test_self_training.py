@@ -57,6 +57,22 @@ def test_a_network_that_is_sure_again_is_right_more_often(network: nn.Module) ->
     assert sum(gained) / len(gained) > 0.1, gained
 
 
+def test_more_inputs_gain_more_for_fewer_passes(network: nn.Module) -> None:
+    right: dict[int, float] = {}
+    passes: dict[int, float] = {}
+    for num_inputs in (100, 1000):
+        results = [
+            self_train(transmit(network, wnr_db=-6.0, seed=seed), blobs(num_inputs, seed=seed + 20)[0], seed=seed)
+            for seed in range(5)
+        ]
+        right[num_inputs] = sum(accuracy(one.model) for one in results) / len(results)
+        passes[num_inputs] = results[0].passes
+    assert right[1000] > right[100] + 0.01, right
+    # A hundred inputs a step, so sqrt(10) times as many steps, each as much shorter; 256 inputs tell the statistics.
+    assert passes[1000] == pytest.approx(0.256 + 1 + 3 * round(32 * 10**0.5) / 10 + 1)
+    assert passes[100] == pytest.approx(1 + 1 + 3 * 32 + 1)
+
+
 def test_without_noise_everything_comes_back_bit_for_bit(network: nn.Module, snapshot: Snapshot) -> None:
     result = self_train(network, blobs(20)[0], noise_variance=0.0)
     assert snapshot(result.model.state_dict()) == snapshot(network.state_dict())
@@ -86,6 +102,26 @@ def test_shares_of_the_classes_are_followed(network: nn.Module) -> None:
 
     assert (mean_output(shares) - shares).abs().max() < 0.1
     assert (mean_output(None) - 1 / 3).abs().max() < 0.2
+
+
+def test_shares_that_nobody_knows_are_told_from_the_start(network: nn.Module) -> None:
+    """Right shares are best, estimated ones are better than equal ones, which are wrong here."""
+    shares, inputs = (0.75, 0.2, 0.05), blobs(400, (0.75, 0.2, 0.05), seed=5)[0]
+    tests, labels = blobs(2000, shares, seed=9)
+    right: dict[str, float] = {}
+    for name, given in {"right": torch.tensor(shares), "estimated": "estimated", "equal": None}.items():
+        found = []
+        for seed in range(5):
+            trained = self_train(transmit(network, wnr_db=-4.0, seed=seed), inputs, class_shares=given, seed=seed)
+            with torch.no_grad():
+                found.append(float((trained.model(tests).argmax(1) == labels).float().mean()))
+        right[name] = sum(found) / len(found)
+    assert right["right"] > right["estimated"] > right["equal"] + 0.02, right
+
+
+def test_shares_by_another_word_are_refused(network: nn.Module) -> None:
+    with pytest.raises(InvalidConfig, match="class_shares='estimated'"):
+        self_train(network, blobs(20)[0], noise_variance=0.1, class_shares="equal")
 
 
 def test_the_loss_is_entropy_and_divergence() -> None:

@@ -7,28 +7,31 @@ With `p_i` the probabilities of input `i`, `p` their mean over the `n` inputs an
 takes the place of the loss in the posterior, where noise and prior hold the weights where they belong.
 """
 
+import math
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, outputs_of, take
+from quietnn.batches import Inputs, in_evaluation, outputs_of, take
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Evidence, Loss, some_inputs
+from quietnn.evidence import BATCH_SIZE, Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
+from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured
 from quietnn.repairs.beside.beside import beside_of
 from quietnn.repairs.beside.where import Where
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, as_start, prepare, starts_beside, starts_of
+from quietnn.repairs.fitting.starts import Start, as_start, prepare
 from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
 from quietnn.repairs.fitting.within import maximise_where
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
-from quietnn.repairs.kinds import normalises_inputs
+from quietnn.repairs.kinds import has_kernels, normalises_inputs
 from quietnn.targets import with_weights
 from quietnn.variants import Variants
 from quietnn.watching.batch_moments import wide
@@ -41,7 +44,7 @@ def self_train(
     *,
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
-    class_shares: Tensor | None = None,
+    class_shares: Tensor | Literal["estimated"] | None = None,
     augment: Variants = None,
     trainable: str = "weights",
     rank: int | None = None,
@@ -58,10 +61,13 @@ def self_train(
 
     Args:
         what: the network as received.
-        inputs: what the network is for, about 100, in any form of `Evidence`.
+        inputs: what the network is for, 100 or better 1,000, in any form of `Evidence`. More than 100 are taken in
+            mini-batches.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
         class_shares: how common each class is among the inputs; equal by default. Wrong shares give wrong weights.
+            `"estimated"` takes the mean outputs of the start: better than equal ones where these are wrong and noise
+            is moderate, worse in strong noise.
         augment: random variants of the inputs that keep their classes, such as crops and flips.
         trainable: what may move, `"weights"`, `"digital"` or `"adapter"`, as in `posterior`.
         rank: of the additions of an adapter.
@@ -81,18 +87,27 @@ def self_train(
     where.check(observation.received, observation.weights)
     known = evidence.in_memory()
     num_inputs = len(known)
-    loss = confidence_loss(known.inputs, class_shares=class_shares, augment=evidence.augment)
+    told = None if isinstance(class_shares, str) else class_shares
+    if isinstance(class_shares, str) and class_shares != "estimated":
+        raise InvalidConfig(f"class_shares is {class_shares!r}; give a tensor of shares, or class_shares='estimated'")
+
+    def judged(shares: Tensor | None) -> Evidence:
+        loss = confidence_loss(known.inputs, class_shares=shares, augment=evidence.augment)
+        return Evidence(mean_loss=loss, num_examples=num_inputs)
+
     by_group = grouped(observation, "layerwise")
     if by_group.noise_variance == 0:
         return _result(observation, where, with_weights(observation.model, {}), "received", None, 0.0)
-    judged = Evidence(mean_loss=loss, num_examples=num_inputs, batch_size=num_inputs)
-    scratch = Scratch(observation, judged, blended=True, digital=where.weights_stay)
-    if where.weights_stay:
-        *_, (name, start) = starts_beside(observation, known, scratch)
-    else:
-        name, start = _start(observation, known, scratch, are_balanced=class_shares is None)
+    scratch = Scratch(observation, judged(told), blended=True, digital=where.weights_stay)
+    few = known.take(torch.arange(min(num_inputs, BATCH_SIZE)))  # what runs at once tells the statistics
+    name, start, passes = _start(observation, few, scratch, where, are_balanced=class_shares is None)
+    scratch.num_passes += passes * len(few) / num_inputs
+    if class_shares is not None and told is None:
+        scratch.judge_by(judged(_mean_outputs(start.network, known)))
+        scratch.num_passes += 1
     whitened, positions = prepare(scratch, start, by_group), torch.arange(num_inputs)
-    fit = maximise_where(scratch, whitened, where, positions, settings=settings, seed=seed)
+    steps = _shorter(settings, num_inputs / scratch.examples_per_step)
+    fit = maximise_where(scratch, whitened, where, positions, settings=steps, seed=seed)
     finished = scratch.finish(start.network, fit.weights)
     return _result(observation, where, finished, name, fit, scratch.num_passes)
 
@@ -107,23 +122,40 @@ def _result(
     return Repaired(model, "self_trained", passes, details)
 
 
+def _shorter(settings: PosteriorSettings, num_batches: float) -> PosteriorSettings:
+    """As many more steps as each is shorter: a mini-batch tells the way within its own trust region, no farther.
+
+    The radius goes with the root of what is seen. All steps together reach as far as those on all inputs would.
+    """
+    share = math.sqrt(max(num_batches, 1.0))
+    return replace(settings, num_steps=round(settings.num_steps * share), step_size=settings.step_size / share)
+
+
 def _start(
-    observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch, *, are_balanced: bool
-) -> tuple[str, Start]:
-    """The most elaborate of the networks that need no labels, and its name."""
+    observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch, where: Where, *, are_balanced: bool
+) -> tuple[str, Start, float]:
+    """The most elaborate of the networks that need no labels, its name, and the passes it takes."""
     model = observation.model
     if scratch.follows:
-        *_, last = starts_of(observation, evidence, scratch)
-        return last
-    if normalises_inputs(model, observation.normalisation):
-        scratch.num_passes += 1
+        make = calibrate_structured if has_kernels(model) and not where.weights_stay else calibrate
+        made = make(observation, evidence)
+        return made.name, as_start(made.model, observation, is_anchor=True), made.passes
+    if normalises_inputs(model, observation.normalisation) and not where.weights_stay:
         with suppress(InvalidConfig):  # a normalisation that is never called
             branches = denoise_branches(observation, evidence).model
             with suppress(InvalidConfig):  # no head to centre
                 if are_balanced:
                     centre_head(observation, branches, evidence)
-            return "branches", as_start(branches, observation)
-    return "received", Start(model, observation.weights)
+            return "branches", as_start(branches, observation), 1.0
+    return "received", Start(model, observation.weights), 0.0
+
+
+def _mean_outputs(network: nn.Module, known: Evidence) -> Tensor:
+    """The mean probability of each class; one that never occurs has a share all the same, half an input's."""
+    with in_evaluation(network):
+        found = torch.cat([_probabilities(outputs_of(network, inputs), None) for inputs, _ in known.batches()])
+    mean = found.mean(0).clamp_min(1 / (2 * len(found)))
+    return mean / mean.sum()
 
 
 def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augment: Variants = None) -> Loss:
@@ -141,22 +173,26 @@ def confidence_loss(inputs: Inputs, *, class_shares: Tensor | None = None, augme
         chosen = take(inputs, positions)
         if augment and generator is not None and isinstance(chosen, Tensor):
             chosen = augment(chosen, generator)
-        logits = outputs_of(network, chosen)
-        if logits.dim() != 2 or logits.shape[1] < 2 or (shares is not None and len(shares) != logits.shape[1]):
-            expected = "two classes or more" if shares is None else f"the {len(shares)} classes of class_shares"
-            raise InvalidConfig(
-                f"the network's outputs have shape {tuple(logits.shape)}; self-training needs (examples, classes) "
-                f"with {expected}"
-            )
-        probabilities = wide(logits).softmax(1)
+        probabilities = _probabilities(outputs_of(network, chosen), shares)
         entropy: Tensor = torch.special.entr(probabilities.clamp_min(_TINY)).sum(1).mean()
         mean = probabilities.mean(0)
         expected_shares = torch.full_like(mean, 1 / len(mean)) if shares is None else shares.to(mean)
         divergence = (mean * (mean.clamp_min(_TINY) / expected_shares).log()).sum()
-        by_chance = (len(mean) - 1) / (2 * len(logits))
+        by_chance = (len(mean) - 1) / (2 * len(probabilities))
         return entropy + (divergence - by_chance).clamp_min(0)
 
     return loss
+
+
+def _probabilities(logits: Tensor, shares: Tensor | None) -> Tensor:
+    """Those of the classes; an error where outputs are none of classes, or not of those that were told of."""
+    if logits.dim() != 2 or logits.shape[1] < 2 or (shares is not None and len(shares) != logits.shape[1]):
+        expected = "two classes or more" if shares is None else f"the {len(shares)} classes of class_shares"
+        raise InvalidConfig(
+            f"the network's outputs have shape {tuple(logits.shape)}; self-training needs (examples, classes) "
+            f"with {expected}"
+        )
+    return wide(logits).softmax(1)
 
 
 _TINY = 1e-12

@@ -90,7 +90,7 @@ class Scratch:
         self._batch_size = evidence.batch_size
         self.num_examples = len(evidence)
         self._blending = Blending(self._network, self._on_two) if blended else None
-        self._examples_per_step = self.num_examples if self._blending else _examples_per_step(evidence)
+        self.examples_per_step = _examples_per_step(evidence)
         self.num_passes = 0.0
 
     @property
@@ -122,10 +122,10 @@ class Scratch:
     def mini_batches(self, positions: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
         """What one step after another sees of the examples at these positions, without end.
 
-        All of them, or mini-batches in random order where these hold labels enough, such as windows of text. BatchNorm
-        statistics that follow the weights need all.
+        All of them, or mini-batches in random order where these hold labels enough: a hundred images, or a window of
+        text. BatchNorm statistics that follow the weights are then told from each mini-batch.
         """
-        size = min(self._examples_per_step, len(positions))
+        size = min(self.examples_per_step, len(positions))
         while True:
             if size == len(positions):
                 yield positions
@@ -188,16 +188,24 @@ class Scratch:
 
     def augment_by(self, variants: Augment) -> None:
         """From now on gradients are taken on variants of the inputs."""
-        self._loss = replace(self._evidence, augment=variants).loss_at
+        self.judge_by(replace(self._evidence, augment=variants))
+
+    def judge_by(self, evidence: Evidence) -> None:
+        """From now on losses of the same examples are these."""
+        self._loss = evidence.loss_at
 
     @torch.inference_mode(False)
     def anchor(self, start: nn.Module) -> None:
         """From now on BatchNorm statistics are those of a start, carried along as the examples' change."""
         if self._blending:
             copied = copy.deepcopy(start).eval()
-            everything = torch.arange(self.num_examples)
+
+            def run() -> None:
+                for part in torch.split(torch.arange(self.num_examples), self._batch_size):
+                    self._loss(copied, part, None)
+
             with eagerly(copied):
-                self._blending.anchor(copied, lambda: self._loss(copied, everything, None))
+                self._blending.anchor(copied, run)
             self._count(1.0)
 
     def finish(self, model: nn.Module, weights: Weights, positions: Tensor | None = None) -> nn.Module:
