@@ -251,6 +251,22 @@ def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None
     assert result.passes <= 150
 
 
+def test_many_labels_are_taken_in_mini_batches_by_shorter_steps() -> None:
+    """Four times as many labels: twice as many steps on a quarter of them, which costs two thirds of the passes."""
+    observation, (inputs, labels) = transmit(norm_net(), wnr_db=-6.0, seed=3), blobs(2400)
+    results = {
+        size: posterior(observation, inputs[:size], labels[:size], augment=False, seed=0) for size in (100, 400)
+    }
+    assert {size: len(result.details["fit_loss"]) for size, result in results.items()} == {100: 32, 400: 64}
+    assert results[400].passes < 0.7 * results[100].passes
+    with torch.no_grad():
+        loss = {
+            size: float(nn.functional.cross_entropy(result.model(inputs[400:]), labels[400:]))
+            for size, result in results.items()
+        }
+    assert loss[400] < loss[100], loss
+
+
 def test_the_callers_network_is_left_alone_and_so_are_modes_and_frozen_flags(snapshot: Snapshot) -> None:
     observation = transmit(norm_net(), wnr_db=-3.0, seed=1)
     model = observation.received.train()

@@ -52,7 +52,7 @@ def finetune(
         augment: random variants of the inputs that keep their labels.
         learning_rates: peak step sizes to choose from on held-out examples.
         rank: LoRA (Hu et al. 2022): `R + B A` in place of each matrix `R`, of this rank; all else stays.
-        num_steps: gradients taken, each on all examples or a mini-batch of them.
+        num_steps: gradients taken on all examples; as many more as the posterior takes where each sees a mini-batch.
         held_out: fraction of the examples that chooses the step size.
         seed: of the split and of the augmentation.
 
@@ -70,6 +70,7 @@ def finetune(
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
     model, received, num_examples = observation.model, observation.weights, len(evidence)
     scratch = Scratch(observation, evidence, blended=True)
+    num_steps = round(num_steps * math.sqrt(scratch.num_batches))
 
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)

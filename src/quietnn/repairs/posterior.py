@@ -24,7 +24,7 @@ from quietnn.repairs.beside.where import Where
 from quietnn.repairs.choice import STANDARD_ERRORS, by_chance
 from quietnn.repairs.fitting.scratch import Scratch
 from quietnn.repairs.fitting.starts import Start, prepare, start_at, starts_beside, starts_of
-from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
+from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, in_mini_batches
 from quietnn.repairs.fitting.within import maximise_where
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.rounding import are_rounded
@@ -99,6 +99,7 @@ def posterior(
     if by_group.noise_variance == 0:
         return _result(observation, where, with_weights(model, {}), "received", None, None, 0.0)
     scratch = Scratch(observation, evidence, blended=True, digital=where.weights_stay)
+    settings = in_mini_batches(settings, scratch.num_batches)
     guard = Guard(scratch, splits)
     chosen, start = _best_start(guard, observation, evidence.in_memory(), weights_stay=where.weights_stay)
     best = guard.best(("received", chosen))

@@ -7,9 +7,7 @@ With `p_i` the probabilities of input `i`, `p` their mean over the `n` inputs an
 takes the place of the loss in the posterior, where noise and prior hold the weights where they belong.
 """
 
-import math
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -17,7 +15,7 @@ from torch import Tensor, nn
 
 from quietnn.batches import Inputs, in_evaluation, outputs_of, take
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import BATCH_SIZE, Evidence, Loss, some_inputs
+from quietnn.evidence import Evidence, Loss, some_inputs
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired
@@ -26,8 +24,8 @@ from quietnn.repairs.beside.beside import beside_of
 from quietnn.repairs.beside.where import Where
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, as_start, prepare
-from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings
+from quietnn.repairs.fitting.starts import Start, as_start, in_one_pass, prepare
+from quietnn.repairs.fitting.whitened import DEFAULT, Fit, PosteriorSettings, in_mini_batches
 from quietnn.repairs.fitting.within import maximise_where
 from quietnn.repairs.grouped import grouped
 from quietnn.repairs.head import centre_head
@@ -99,14 +97,12 @@ def self_train(
     if by_group.noise_variance == 0:
         return _result(observation, where, with_weights(observation.model, {}), "received", None, 0.0)
     scratch = Scratch(observation, judged(told), blended=True, digital=where.weights_stay)
-    few = known.take(torch.arange(min(num_inputs, BATCH_SIZE)))  # what runs at once tells the statistics
-    name, start, passes = _start(observation, few, scratch, where, are_balanced=class_shares is None)
-    scratch.num_passes += passes * len(few) / num_inputs
+    name, start = _start(observation, known, scratch, where, are_balanced=class_shares is None)
     if class_shares is not None and told is None:
         scratch.judge_by(judged(_mean_outputs(start.network, known)))
         scratch.num_passes += 1
     whitened, positions = prepare(scratch, start, by_group), torch.arange(num_inputs)
-    steps = _shorter(settings, num_inputs / scratch.examples_per_step)
+    steps = in_mini_batches(settings, scratch.num_batches)
     fit = maximise_where(scratch, whitened, where, positions, settings=steps, seed=seed)
     finished = scratch.finish(start.network, fit.weights)
     return _result(observation, where, finished, name, fit, scratch.num_passes)
@@ -122,32 +118,25 @@ def _result(
     return Repaired(model, "self_trained", passes, details)
 
 
-def _shorter(settings: PosteriorSettings, num_batches: float) -> PosteriorSettings:
-    """As many more steps as each is shorter: a mini-batch tells the way within its own trust region, no farther.
-
-    The radius goes with the root of what is seen. All steps together reach as far as those on all inputs would.
-    """
-    share = math.sqrt(max(num_batches, 1.0))
-    return replace(settings, num_steps=round(settings.num_steps * share), step_size=settings.step_size / share)
-
-
 def _start(
     observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch, where: Where, *, are_balanced: bool
-) -> tuple[str, Start, float]:
-    """The most elaborate of the networks that need no labels, its name, and the passes it takes."""
+) -> tuple[str, Start]:
+    """The most elaborate of the networks that need no labels, and its name."""
     model = observation.model
     if scratch.follows:
         make = calibrate_structured if has_kernels(model) and not where.weights_stay else calibrate
-        made = make(observation, evidence)
-        return made.name, as_start(made.model, observation, is_anchor=True), made.passes
+        made = in_one_pass(make, observation, evidence)
+        scratch.num_passes += made.passes
+        return made.name, as_start(made.model, observation, is_anchor=True)
     if normalises_inputs(model, observation.normalisation) and not where.weights_stay:
         with suppress(InvalidConfig):  # a normalisation that is never called
             branches = denoise_branches(observation, evidence).model
             with suppress(InvalidConfig):  # no head to centre
                 if are_balanced:
                     centre_head(observation, branches, evidence)
-            return "branches", as_start(branches, observation), 1.0
-    return "received", Start(model, observation.weights), 0.0
+            scratch.num_passes += 1
+            return "branches", as_start(branches, observation)
+    return "received", Start(model, observation.weights)
 
 
 def _mean_outputs(network: nn.Module, known: Evidence) -> Tensor:

@@ -11,8 +11,9 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import QuietnnError
 from quietnn.evidence import Evidence
 from quietnn.observation import Observation
+from quietnn.repairs.batchnorm.calibrate import calibrate
 from quietnn.repairs.fitting.scratch import Scratch
-from quietnn.repairs.fitting.starts import Start, prepare, repaired
+from quietnn.repairs.fitting.starts import Start, in_one_pass, prepare, repaired
 from quietnn.repairs.fitting.whitened import Fit, PosteriorSettings, Whitened, maximise
 from quietnn.repairs.grouped import GroupedWeights
 from quietnn.repairs.posterior import posterior
@@ -84,6 +85,18 @@ def test_the_steps_are_as_long_as_a_scale_that_is_undone_allows(monkeypatch: pyt
     assert all(whitened.spread == free for whitened in used)
     assert free["0.weight"] > 1.2 * usual["0.weight"]
     assert free["3.weight"] == usual["3.weight"]
+
+
+def test_a_start_is_calibrated_by_what_runs_at_once_whatever_the_order() -> None:
+    observation = transmit(norm_net(), wnr_db=0.0, seed=0)
+    inputs, labels = blobs(1024)
+    by_class = Evidence(inputs[labels.argsort()])
+    made = in_one_pass(calibrate, observation, by_class)
+    assert made.passes == 0.25
+    direct = calibrate(observation, by_class.inputs[::4]).model
+    assert torch.equal(made.model[1].running_mean, direct[1].running_mean)
+    of_all = calibrate(observation, inputs).model[1]
+    assert (made.model[1].running_mean - of_all.running_mean).abs().max() < 0.2 * of_all.running_var.sqrt().mean()
 
 
 def test_the_structured_start_has_the_length_of_the_received_weights(monkeypatch: pytest.MonkeyPatch) -> None:

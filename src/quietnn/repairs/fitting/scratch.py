@@ -90,7 +90,9 @@ class Scratch:
         self._batch_size = evidence.batch_size
         self.num_examples = len(evidence)
         self._blending = Blending(self._network, self._on_two) if blended else None
-        self.examples_per_step = _examples_per_step(evidence)
+        self._examples_per_step, labels_per_example = _examples_per_step(evidence)
+        self.num_batches = max(self.num_examples / (self._examples_per_step * labels_per_example), 1.0)
+        """How many times what a step sees: examples over the labels of a mini-batch."""
         self.num_passes = 0.0
 
     @property
@@ -125,7 +127,7 @@ class Scratch:
         All of them, or mini-batches in random order where these hold labels enough: a hundred images, or a window of
         text. BatchNorm statistics that follow the weights are then told from each mini-batch.
         """
-        size = min(self.examples_per_step, len(positions))
+        size = min(self._examples_per_step, len(positions))
         while True:
             if size == len(positions):
                 yield positions
@@ -256,10 +258,12 @@ def _checkpointed(network: nn.Module) -> list[nn.Module]:
     return [layer for layer in marked if not any(inner in marked for inner in layer.modules() if inner is not layer)]
 
 
-def _examples_per_step(evidence: Evidence) -> int:
+def _examples_per_step(evidence: Evidence) -> tuple[int, float]:
+    """How many examples a step sees, and how many labels there are in one."""
     labels = evidence.in_memory().labels
     labels_per_example = 1.0 if labels is None else max(labels.numel() / len(labels), 1.0)
-    return math.ceil(max(len(evidence) / _STEPS_PER_EPOCH, _LABELS_PER_STEP / labels_per_example))
+    per_step = math.ceil(max(len(evidence) / _STEPS_PER_EPOCH, _LABELS_PER_STEP / labels_per_example))
+    return per_step, labels_per_example
 
 
 def _scalar(loss: Tensor) -> Tensor:

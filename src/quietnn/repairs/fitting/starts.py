@@ -1,14 +1,15 @@
 """Where a fit may start: networks that need no labels, and that the fit is judged beside."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from quietnn.errors import QuietnnError
-from quietnn.evidence import Evidence
+from quietnn.evidence import BATCH_SIZE, Evidence
 from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE
 from quietnn.repairs.base import Repaired
@@ -60,7 +61,7 @@ def starts_beside(
 ) -> Iterator[tuple[str, Start]]:
     """All that steps may begin from where the received weights stay: those of other statistics alone."""
     if evidence.has_inputs and has_stored_statistics(observation.model):
-        one = calibrate(observation, evidence)
+        one = in_one_pass(calibrate, observation, evidence)
         scratch.num_passes += one.passes
         yield one.name, as_start(one.model, observation, is_anchor=True)
     else:
@@ -78,9 +79,9 @@ def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator
     if not evidence.has_inputs:
         return
     if has_stored_statistics(model):
-        yield calibrate(observation, evidence)
+        yield in_one_pass(calibrate, observation, evidence)
     if has_kernels(model):
-        yield calibrate_structured(observation, evidence)
+        yield in_one_pass(calibrate_structured, observation, evidence)
     if normalises_inputs(model, observation.normalisation):
         yield denoise_directions(observation, evidence)
         branches = denoise_branches(observation, evidence).model
@@ -88,6 +89,14 @@ def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator
             # A bias that carries no noise is no part of a start: steps are taken on the received network.
             if centre_head(observation, branches, evidence) in observation.weights:
                 yield Repaired(branches, "centred", 1.0)
+
+
+def in_one_pass(make: Callable[..., Repaired], observation: Observation[Any, Any], evidence: Evidence) -> Repaired:
+    """A calibration by no more examples than run at once, from all over: they tell the statistics as well as all do."""
+    size = min(len(evidence), BATCH_SIZE)
+    few = evidence.take(torch.arange(size) * len(evidence) // size)
+    made = make(observation, few)
+    return replace(made, passes=made.passes * len(few) / len(evidence))
 
 
 def _estimates(observation: Observation[Any, Any], scratch: Scratch) -> Iterator[tuple[str, Weights]]:

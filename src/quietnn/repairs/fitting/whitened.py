@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 
 import torch
@@ -31,7 +31,8 @@ class PosteriorSettings:
     """How the maximum is sought.
 
     Attributes:
-        num_steps: gradients taken on all examples, or on mini-batches of them (`Scratch.mini_batches`).
+        num_steps: gradients taken on all examples. Of more than a hundred each sees a mini-batch, and is shorter; there
+            are as many more steps (`in_mini_batches`).
         num_guard_steps: gradients taken on each fold. Fewer, so that most of the cost goes into the fit that is used.
         step_size: peak step of every weight, relative to the radius of the trust region, see `trust_radius`.
         prior: weight of the Gaussian terms; 1 is the posterior, less trusts the examples more.
@@ -60,6 +61,24 @@ class PosteriorSettings:
 
 
 DEFAULT = PosteriorSettings()
+
+
+def in_mini_batches(settings: PosteriorSettings, num_batches: float) -> PosteriorSettings:
+    """Shorter steps, and as many more, where each sees one of so many mini-batches.
+
+    A mini-batch tells the way within its own trust region, no farther. The radius goes with the root of what is seen.
+    All steps together reach as far as those on all examples would.
+
+    >>> in_mini_batches(PosteriorSettings(num_steps=32, num_guard_steps=14, step_size=0.3), 4.0)
+    PosteriorSettings(num_steps=64, num_guard_steps=28, step_size=0.15, prior=0.1)
+    """
+    share = math.sqrt(num_batches)
+    return replace(
+        settings,
+        num_steps=round(settings.num_steps * share),
+        num_guard_steps=round(settings.num_guard_steps * share),
+        step_size=settings.step_size / share,
+    )
 
 
 @dataclass(frozen=True)
