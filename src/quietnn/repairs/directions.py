@@ -6,15 +6,17 @@ for each column by James and Stein (1961), where MMSE has one for all (docs/how-
     1 - (d - 2) sigma_z^2 / |R u_k|^2        or zero if that is negative
 """
 
+import weakref
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import call
 from quietnn.errors import InvalidWeights
-from quietnn.evidence import Evidence, some_inputs
+from quietnn.evidence import some_inputs
 from quietnn.noise import NoiseVariance, TensorNoise, noise_of_each
 from quietnn.observation import Observation, observe
 from quietnn.random_effects import beyond_error
@@ -24,7 +26,7 @@ from quietnn.repairs.kinds import is_transposed_linear
 from quietnn.repairs.logits import noisy_head
 from quietnn.targets import with_weights
 from quietnn.watching.batch_moments import wide
-from quietnn.watching.makers import eagerly, undisturbed
+from quietnn.watching.blocks import BlockByBlock
 from quietnn.watching.survey import given
 
 _TINY = 1e-30
@@ -71,20 +73,21 @@ def denoise_directions(
     result = denoise_branches(observation, evidence).model
     received, noise = observation.weights, noise_of_each(observation.known_noise, observation.weights)
     layers = _layers(observation, result)
-    head = noisy_head(result, received, noise) if scale_logits else None
+    head = noisy_head(result, received, noise)
     if not layers and head is None:
-        return Repaired(result, "directions", 0.0)
-    with nullcontext() if head is None else head.watched():
-        sums, sharing = _second_moments(result, layers, evidence)
-    for owner in list(sums):
-        directions = torch.linalg.eigh(sums.pop(owner))[1]  # let go of one by one: together they are large
-        for name in (name for name, own in sharing.items() if own == owner):
-            transposed = is_transposed_linear(layers[name])
-            estimate = along(received[name], noise[name], directions, transposed=transposed)
-            with_weights(result, {name: estimate}, in_place=True)
-    if head is not None and head.scale(result, evidence.first(2), observation.normalisation):
-        return Repaired(result, "directions", 1.0, {"logits_factor": head.factor})
-    return Repaired(result, "directions", 1.0)
+        return Repaired(result, "directions")
+    most = sum(received[name].nbytes for name in layers)
+    run = BlockByBlock(result, evidence, most=most, until=None if head is None else head.layer)
+    with _SecondMoments(layers) as moments, nullcontext() if head is None else head.watched():
+        for _ in run.parts():
+            for names, directions in moments.directions():
+                for name in names:
+                    transposed = is_transposed_linear(layers[name])
+                    estimate = along(received[name], noise[name], directions, transposed=transposed)
+                    with_weights(result, {name: estimate}, in_place=True)
+    if scale_logits and head is not None and head.scale(result, evidence.first(2), observation.normalisation):
+        return Repaired(result, "directions", run.num_passes, {"logits_factor": head.factor})
+    return Repaired(result, "directions", run.num_passes)
 
 
 def along(received: Tensor, noise: TensorNoise, directions: Tensor, *, transposed: bool = False) -> Tensor:
@@ -155,37 +158,45 @@ def _layers(observation: Observation[Any, Any], result: nn.Module) -> dict[str, 
     }
 
 
-def _second_moments(
-    model: nn.Module, layers: dict[str, nn.Module], evidence: Evidence
-) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Sums of `x x^T` over all inputs, by the first layer that was given these `x`, and by layer which that is.
+class _SecondMoments:
+    """Sums of `x x^T` over all inputs of some layers; those that are given the same `x`, as in an attention, share one.
 
-    The layers of one attention share them.
+    A layer whose directions were asked for is not watched any longer.
     """
-    sums: dict[str, Tensor] = {}
-    sharing: dict[str, str] = {}
-    last: tuple[str, Tensor | None] = ("", None)
 
-    def watch(name: str) -> Any:
-        def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            nonlocal last
-            entered = given(args, kwargs)
-            if entered is last[1] and sharing.setdefault(name, last[0]) == last[0]:
-                return
-            last = (name, entered)
-            rows = wide(entered.detach().reshape(-1, entered.shape[-1]))
-            own = sharing.setdefault(name, name)
-            sums[own] = rows.T @ rows if own not in sums else sums[own].addmm_(rows.T, rows)
+    def __init__(self, layers: Mapping[str, nn.Module]) -> None:
+        self._layers, self._hooks = layers, ExitStack()
+        self._sums: dict[str, Tensor] = {}  # by the first layer that was given these inputs
+        self._owners: dict[str, str] = {}
+        self._done: set[str] = set()
+        self._last: tuple[str, weakref.ref[Tensor] | None] = ("", None)
 
-        return before
+    def __enter__(self) -> "_SecondMoments":
+        for name, layer in self._layers.items():
+            self._hooks.enter_context(layer.register_forward_pre_hook(partial(self._see, name), with_kwargs=True))
+        return self
 
-    with ExitStack() as hooks, undisturbed(model), eagerly(model):
-        for name, layer in layers.items():
-            hooks.enter_context(layer.register_forward_pre_hook(watch(name), with_kwargs=True))
-        for inputs, _ in evidence.batches():
-            call(model, inputs)
-            last = ("", None)
-    for name, moments in sums.items():
-        if not bool(torch.isfinite(moments).all()):
-            raise InvalidWeights(f"what enters the layer of {name} is not finite; the noise has blown up the network")
-    return sums, sharing
+    def __exit__(self, *_: object) -> None:
+        self._hooks.close()
+
+    def _see(self, name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if name in self._done:
+            return
+        entered = given(args, kwargs)
+        owner, last = self._last
+        if last is not None and last() is entered and self._owners.setdefault(name, owner) == owner:
+            return
+        self._last = name, weakref.ref(entered)
+        rows = wide(entered.detach().reshape(-1, entered.shape[-1]))
+        owner = self._owners.setdefault(name, name)
+        self._sums[owner] = self._sums[owner].addmm_(rows.T, rows) if owner in self._sums else rows.T @ rows
+
+    def directions(self) -> Iterator[tuple[list[str], Tensor]]:
+        """Orthonormal directions in columns, and the layers they are of; sums are let go of one by one."""
+        for owner in list(self._sums):
+            moments = self._sums.pop(owner)
+            if not bool(torch.isfinite(moments).all()):
+                raise InvalidWeights(f"what enters the layer of {owner} is not finite; the noise has blown up the network")
+            names = [name for name, own in self._owners.items() if own == owner]
+            self._done.update(names)
+            yield names, torch.linalg.eigh(moments)[1]

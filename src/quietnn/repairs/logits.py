@@ -38,7 +38,7 @@ class NoisyHead:
     """The linear layer that makes logits over a vocabulary, and how much of them its noise makes."""
 
     def __init__(self, layer: nn.Module, received: Tensor, noise: TensorNoise) -> None:
-        self._layer = layer
+        self.layer = layer
         transposed = is_transposed_linear(layer)
         self._covariance = _covariance(received.T if transposed else received)
         if isinstance(noise, Tensor):
@@ -49,7 +49,7 @@ class NoisyHead:
 
     def watched(self) -> AbstractContextManager[Any]:
         """Take in what enters the layer for a while."""
-        handle: AbstractContextManager[Any] = self._layer.register_forward_pre_hook(self._see, with_kwargs=True)
+        handle: AbstractContextManager[Any] = self.layer.register_forward_pre_hook(self._see, with_kwargs=True)
         return handle
 
     def _see(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class NoisyHead:
         """
         if not math.isfinite(self.factor):
             raise InvalidWeights("what enters the head is not finite; the noise has blown up the network")
-        weight: Tensor = self._layer.weight  # type: ignore[assignment]
+        weight: Tensor = self.layer.weight  # type: ignore[assignment]
         if sum(one is weight for _, one in network.named_parameters(remove_duplicate=False)) == 1:
             weight.mul_(self.factor)
             return True
@@ -112,7 +112,7 @@ class NoisyHead:
             for layer in network.modules():
                 if normalises_each_input(layer, normalisation):
                     hooks.enter_context(layer.register_forward_pre_hook(at_norm))
-            hooks.enter_context(self._layer.register_forward_pre_hook(at_head, with_kwargs=True))
+            hooks.enter_context(self.layer.register_forward_pre_hook(at_head, with_kwargs=True))
             try:
                 call(network, inputs)
             except _Enough:
