@@ -120,7 +120,8 @@ def test_the_network_is_as_it_was() -> None:
     assert model.training
     for layer, own in zip(model.modules(), before, strict=True):
         assert layer.__dict__.keys() == own.keys()
-        assert not layer._forward_hooks and not layer._forward_pre_hooks
+        assert not layer._forward_hooks
+        assert not layer._forward_pre_hooks
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

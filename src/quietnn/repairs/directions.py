@@ -196,7 +196,9 @@ class _SecondMoments:
         for owner in list(self._sums):
             moments = self._sums.pop(owner)
             if not bool(torch.isfinite(moments).all()):
-                raise InvalidWeights(f"what enters the layer of {owner} is not finite; the noise has blown up the network")
+                raise InvalidWeights(
+                    f"what enters the layer of {owner} is not finite; the noise has blown up the network"
+                )
             names = [name for name, own in self._owners.items() if own == owner]
             self._done.update(names)
             yield names, torch.linalg.eigh(moments)[1]

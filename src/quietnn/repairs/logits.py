@@ -9,7 +9,7 @@ multiplied by one factor for all tokens (docs/how-it-works/directions.md):
 
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any
 
 import torch
@@ -113,10 +113,8 @@ class NoisyHead:
                 if normalises_each_input(layer, normalisation):
                     hooks.enter_context(layer.register_forward_pre_hook(at_norm))
             hooks.enter_context(self.layer.register_forward_pre_hook(at_head, with_kwargs=True))
-            try:
+            with suppress(_Enough):
                 call(network, inputs)
-            except _Enough:
-                pass
         return entered, norm
 
 
@@ -162,7 +160,7 @@ def _covariance(rows: Tensor) -> Tensor:
     """The covariance of some vectors, (inputs, inputs), a few of them at a time."""
     mean = rows.mean(0, dtype=torch.promote_types(rows.dtype, torch.float32))
     total = torch.zeros(len(mean), len(mean), dtype=mean.dtype, device=mean.device)
-    for part in rows.split(_ROWS_AT_ONCE):
+    for part in torch.split(rows, _ROWS_AT_ONCE):
         centred = part - mean
         total.addmm_(centred.T, centred)
     return total / (len(rows) - 1)

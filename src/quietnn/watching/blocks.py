@@ -4,14 +4,14 @@ Transformers are chains of blocks, each given what the one before made. All inpu
 through the second. What comes out of a block is kept, and handed on in place of running the blocks before it again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, call, logits_of, num_inputs
+from quietnn.batches import Inputs, call, num_inputs
 from quietnn.errors import QuietnnError
 from quietnn.evidence import Evidence
 from quietnn.watching.makers import eagerly, undisturbed
@@ -88,7 +88,7 @@ class BlockByBlock:
 
         def after(layer: nn.Module, _: object, output: Any) -> None:
             called.append(layer)
-            sizes.append(_num_bytes(output))
+            sizes.append(sum(one.nbytes for one in _tensors(output)))
 
         with ExitStack() as hooks:
             for layer in chain_of:
@@ -107,14 +107,14 @@ class BlockByBlock:
                 self._blocks = blocks
                 found = self._run(inputs, place, kept)
         except QuietnnError:
-            found = None  # a layer that is handed on was asked for more
-        if expected is None or found is None or not torch.equal(expected, found):
-            self._blocks = []
+            found = []  # what is handed on was not all that was asked for
+        are_equal = len(expected) == len(found) > 0 and all(map(torch.equal, expected, found))
+        self._blocks = blocks if are_equal else []
 
     @torch.no_grad()
-    def _run(self, inputs: Inputs, place: int, kept: _Kept) -> Tensor | None:
-        """Run one block on what is kept, or what is behind all of them; what then enters the end."""
-        ended: Tensor | None = None
+    def _run(self, inputs: Inputs, place: int, kept: _Kept) -> list[Tensor]:
+        """Run one block on what is kept, or what is behind all of them; what then comes out, or enters the end."""
+        ended: list[Tensor] = []
 
         def count(*_: object) -> None:
             self._num_calls += 1
@@ -125,7 +125,7 @@ class BlockByBlock:
 
         def end(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             nonlocal ended
-            ended = given(args, kwargs)
+            ended = [given(args, kwargs)]
             raise _Enough
 
         with ExitStack() as hooks:
@@ -140,10 +140,9 @@ class BlockByBlock:
             if self._until is not None:
                 hooks.enter_context(self._until.register_forward_pre_hook(end, with_kwargs=True))
             try:
-                output = call(self._model, inputs)
+                return list(_tensors(call(self._model, inputs)))
             except _Enough:
                 return ended
-        return logits_of(output) if self._until is None else None
 
 
 class _Enough(BaseException):
@@ -177,12 +176,14 @@ def _has_parameters(layer: nn.Module) -> bool:
     return next(layer.parameters(recurse=False), None) is not None
 
 
-def _num_bytes(output: Any) -> int:
-    """How much memory an output of a layer takes.
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """All tensors in what a layer or a network returned.
 
-    >>> _num_bytes((torch.zeros(2, 3), None))
-    24
+    >>> [one.nbytes for one in _tensors((torch.zeros(2, 3), None, {"more": torch.zeros(1)}))]
+    [24, 4]
     """
     if isinstance(output, Tensor):
-        return output.nbytes
-    return sum(map(_num_bytes, output)) if isinstance(output, tuple | list) else 0
+        yield output
+    elif isinstance(output, tuple | list | Mapping):
+        for one in output.values() if isinstance(output, Mapping) else output:
+            yield from _tensors(one)
