@@ -70,18 +70,31 @@ def _seen(head: NoisyHead, model: _Model) -> float:
 def test_the_factor_is_that_of_the_logits_themselves(by_weight: bool) -> None:
     model = _model(bias=True)
     weight = model.head.weight.detach()
-    noise = 0.02 * torch.rand(weight.shape) if by_weight else 0.01
+    noise = 0.01 + 0.02 * torch.rand(weight.shape) if by_weight else 0.01
     head = noisy_head(model, {"head.weight": weight}, {"head.weight": noise})
     assert head is not None
     entered = _entered(model)
     seen = (entered @ weight.T).var(1)
-    made = (entered.square() @ torch.as_tensor(noise).expand_as(weight).T).mean(1)
+    made = (entered.square() * torch.as_tensor(noise).expand_as(weight).amin(0)).sum(1)
     assert 0.1 < head_factor(seen, made) < 0.95
     assert _seen(head, model) == pytest.approx(head_factor(seen, made), rel=1e-4)
 
 
 def head_factor(seen: Tensor, made: Tensor) -> float:
     return float(((seen - made).clamp_min(0.0) / seen).mean())
+
+
+def test_a_few_rows_with_more_noise_hold_nothing_back() -> None:
+    model = _model()
+    weight = model.head.weight.detach()
+    noise = torch.full((_VOCABULARY, 1), 0.001)
+    alike = noisy_head(model, {"head.weight": weight}, {"head.weight": noise})
+    noise = noise.clone()
+    noise[:20] = 10.0
+    differing = noisy_head(model, {"head.weight": weight}, {"head.weight": noise})
+    assert alike is not None
+    assert differing is not None
+    assert _seen(differing, model) == _seen(alike, model)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -5,6 +5,8 @@ With `C`, the covariance of the head's rows, all of `l` has `v = h^T C h`, so no
 multiplied by one factor for all tokens (docs/how-it-works/directions.md):
 
     mean over tokens of (v - n)+ / v
+
+Where rows differ in noise the least counts: one factor can take out no more than all logits have.
 """
 
 import math
@@ -43,7 +45,7 @@ class NoisyHead:
         self._covariance = _covariance(received.T if transposed else received)
         if isinstance(noise, Tensor):
             noise = noise.expand_as(received)
-            noise = (noise.T if transposed else noise).to(self._covariance.dtype).mean(0)
+            noise = (noise.T if transposed else noise).to(self._covariance.dtype).amin(0)
         self._noise = noise
         self._total, self._count = 0.0, 0
 
