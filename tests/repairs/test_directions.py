@@ -62,6 +62,21 @@ def test_rows_that_do_not_differ_leave_the_factor_of_james_and_stein(seed: int) 
     assert _error(estimate, clean) < 1.01 * _error(by_column, clean)
 
 
+def test_rows_stay_out_where_the_direction_that_matters_does_not_follow_them() -> None:
+    """Rows differ in most directions, and in the one that inputs mostly take all are alike."""
+    clean, _, directions = _planted(64, 0)
+    turned = clean @ directions * torch.logspace(0.5, -1.5, 64)[:, None]
+    turned[:, 0] = 0.3
+    clean = turned @ directions.T
+    received = clean + 0.1 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(1))
+    power = torch.ones(32)
+    assert not torch.allclose(along(received, 0.01, directions, power=power), _by_column(received, 0.01, directions))
+    power[0] = 100.0
+    torch.testing.assert_close(
+        along(received, 0.01, directions, power=power), _by_column(received, 0.01, directions), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("num_rows", [1, 2, 3])
 @pytest.mark.parametrize("value", [0.0, 1e-12, 1.0, 1e12])
 def test_few_rows_of_any_size_stay_finite_and_grow_no_longer(num_rows: int, value: float) -> None:
@@ -179,7 +194,7 @@ def test_block_by_block_gives_the_bits_of_one_part_and_holds_one_block(monkeypat
     held: list[list[str]] = []
     whole = _SecondMoments.directions
 
-    def watched(moments: _SecondMoments) -> Iterator[tuple[list[str], Tensor]]:
+    def watched(moments: _SecondMoments) -> Iterator[tuple[list[str], Tensor, Tensor]]:
         held.append(list(moments._sums))
         return whole(moments)
 

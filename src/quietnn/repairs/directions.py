@@ -80,20 +80,28 @@ def denoise_directions(
     run = BlockByBlock(result, evidence, most=most, until=None if head is None else head.layer)
     with _SecondMoments(layers) as moments, nullcontext() if head is None else head.watched():
         for _ in run.parts():
-            for names, directions in moments.directions():
+            for names, power, directions in moments.directions():
                 for name in names:
                     transposed = is_transposed_linear(layers[name])
-                    estimate = along(received[name], noise[name], directions, transposed=transposed)
+                    estimate = along(received[name], noise[name], directions, power=power, transposed=transposed)
                     with_weights(result, {name: estimate}, in_place=True)
     if scale_logits and head is not None and head.scale(result, evidence.first(2), observation.normalisation):
         return Repaired(result, "directions", run.num_passes, {"logits_factor": head.factor})
     return Repaired(result, "directions", run.num_passes)
 
 
-def along(received: Tensor, noise: TensorNoise, directions: Tensor, *, transposed: bool = False) -> Tensor:
+def along(
+    received: Tensor,
+    noise: TensorNoise,
+    directions: Tensor,
+    *,
+    power: Tensor | float = 1.0,
+    transposed: bool = False,
+) -> Tensor:
     """The estimate of a layer's weights, a row for each output (a column if `transposed`), along orthonormal columns.
 
-    Where noise differs, each turned weight has its own share; weights without noise stay.
+    Where noise differs, each turned weight has its own share; weights without noise stay. `power` is that of the inputs
+    in each direction: an error there counts as much.
 
     >>> weights = torch.tensor([[2.0, 0.1], [2.0, -0.1], [2.0, 0.1], [2.0, -0.1]])
     >>> along(weights, 0.5, torch.eye(2))[0]                             # 1 - 2 * 0.5 / 16, and no signal
@@ -105,30 +113,37 @@ def along(received: Tensor, noise: TensorNoise, directions: Tensor, *, transpose
     if own.dim():
         own = (own.T if transposed else own).expand_as(rows)
     variance = own @ directions.square() if own.dim() else own
-    estimate = (turned * _factors(turned, variance)) @ directions.T
+    estimate = (turned * _factors(turned, variance, power)) @ directions.T
     if own.dim():
         estimate = torch.where(own > 0, estimate, rows)
     return (estimate.T if transposed else estimate).to(received.dtype)
 
 
-def _factors(turned: Tensor, variance: Tensor) -> Tensor:
+def _factors(turned: Tensor, variance: Tensor, power: Tensor | float) -> Tensor:
     """The factor of each turned weight, `s / (s + variance)`: its signal `s` is one of its column times one of its row.
 
     That of a column is the mean of `q^2 / (1 - 2 / d) - variance`: alone it gives the factor of James and Stein. Where
     noise differs, each weight has the precision of its square, which takes two rounds: `q^2` spreads by `sqrt(2)` times
-    its own mean, signal and noise.
+    its own mean, signal and noise. Rows stay out where the error of the outputs, as Stein (1981) estimates it, is not
+    less with them by more than its standard error.
     """
     num_rows = len(turned)
     scale = turned.square().mean().clamp_min(_TINY)
-    seen = turned.square() / (scale * (1.0 - 2.0 / num_rows if num_rows > 2 else 1.0))
-    variance = variance / scale
-    excess = seen - variance
+    squares, variance = turned.square() / scale, variance / scale
+    excess = squares / (1.0 - 2.0 / num_rows if num_rows > 2 else 1.0) - variance
     signal = excess.mean(0).clamp_min(0.0)
     for _ in range(2 if variance.dim() else 0):
         precision = (signal + variance).clamp_min(_LEAST).pow(-2)
         signal = (excess * precision).sum(0).div(precision.sum(0)).clamp_min(0.0)
-    signal = signal * _rows(excess, signal, variance)
-    return signal / (signal + variance).clamp_min(_LEAST)
+    by_column, by_row = (
+        one / (one + variance).clamp_min(_LEAST) for one in (signal, signal * _rows(excess, signal, variance))
+    )
+    risk_by_column, risk_by_row = (
+        (((1.0 - one).square() * squares + 2.0 * one * variance) * power).sum(1) for one in (by_column, by_row)
+    )
+    change = risk_by_row - risk_by_column
+    is_less = float(change.sum()) < -float(change.std(correction=0)) * num_rows**0.5
+    return by_row if is_less else by_column
 
 
 def _rows(excess: Tensor, signal: Tensor, variance: Tensor) -> Tensor:
@@ -191,8 +206,8 @@ class _SecondMoments:
         owner = self._owners.setdefault(name, name)
         self._sums[owner] = self._sums[owner].addmm_(rows.T, rows) if owner in self._sums else rows.T @ rows
 
-    def directions(self) -> Iterator[tuple[list[str], Tensor]]:
-        """Orthonormal directions in columns, and the layers they are of; sums are let go of one by one."""
+    def directions(self) -> Iterator[tuple[list[str], Tensor, Tensor]]:
+        """Layers, their inputs' power in each direction, and the directions as columns; sums are let go one by one."""
         for owner in list(self._sums):
             moments = self._sums.pop(owner)
             if not bool(torch.isfinite(moments).all()):
@@ -201,4 +216,4 @@ class _SecondMoments:
                 )
             names = [name for name, own in self._owners.items() if own == owner]
             self._done.update(names)
-            yield names, torch.linalg.eigh(moments)[1]
+            yield names, *torch.linalg.eigh(moments)
