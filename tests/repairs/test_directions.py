@@ -128,6 +128,10 @@ def test_outputs_may_run_along_the_columns() -> None:
     torch.testing.assert_close(
         along(received.T, 0.01, directions, transposed=True).T, along(received, 0.01, directions)
     )
+    by_output = torch.linspace(0.005, 0.02, 16)
+    torch.testing.assert_close(
+        along(received.T, by_output, directions, transposed=True).T, along(received, by_output[:, None], directions)
+    )
 
 
 class _Block(nn.Module):

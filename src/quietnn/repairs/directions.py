@@ -4,6 +4,8 @@ Turned by the eigenvectors `u_k` of `E[x x^T]`, its inputs' second moments, the 
 for each column by James and Stein (1961), where MMSE has one for all (docs/how-it-works/directions.md):
 
     1 - (d - 2) sigma_z^2 / |R u_k|^2        or zero if that is negative
+
+Where rows differ too, and the outputs gain by it, each turned weight has a factor of its own.
 """
 
 import weakref
@@ -74,11 +76,11 @@ def denoise_directions(
     received, noise = observation.weights, noise_of_each(observation.known_noise, observation.weights)
     layers = _layers(observation, result)
     head = noisy_head(result, received, noise)
-    if not layers and head is None:
+    if not layers and (head is None or not scale_logits):
         return Repaired(result, "directions")
     most = sum(received[name].nbytes for name in layers)
     run = BlockByBlock(result, evidence, most=most, until=None if head is None else head.layer)
-    with _SecondMoments(layers) as moments, nullcontext() if head is None else head.watched():
+    with _SecondMoments(layers) as moments, head.watched() if head is not None and scale_logits else nullcontext():
         for _ in run.parts():
             for names, power, directions in moments.directions():
                 for name in names:
@@ -111,7 +113,8 @@ def along(
     turned = rows @ directions
     own = torch.as_tensor(noise, dtype=directions.dtype)
     if own.dim():
-        own = (own.T if transposed else own).expand_as(rows)
+        own = own.expand_as(received)
+        own = own.T if transposed else own
     variance = own @ directions.square() if own.dim() else own
     estimate = (turned * _factors(turned, variance, power)) @ directions.T
     if own.dim():

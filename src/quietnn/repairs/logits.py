@@ -12,6 +12,7 @@ Where rows differ in noise the least counts: one factor can take out no more tha
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,13 +42,20 @@ class NoisyHead:
 
     def __init__(self, layer: nn.Module, received: Tensor, noise: TensorNoise) -> None:
         self.layer = layer
-        transposed = is_transposed_linear(layer)
-        self._covariance = _covariance(received.T if transposed else received)
-        if isinstance(noise, Tensor):
-            noise = noise.expand_as(received)
-            noise = (noise.T if transposed else noise).to(self._covariance.dtype).amin(0)
-        self._noise = noise
+        self._received, self._given_noise = received, noise
         self._total, self._count = 0.0, 0
+
+    @cached_property
+    def _covariance(self) -> Tensor:
+        return _covariance(self._received.T if is_transposed_linear(self.layer) else self._received)
+
+    @cached_property
+    def _noise(self) -> TensorNoise:
+        """The least noise of a row, by input."""
+        if not isinstance(self._given_noise, Tensor):
+            return self._given_noise
+        noise = self._given_noise.expand_as(self._received)
+        return (noise.T if is_transposed_linear(self.layer) else noise).to(self._covariance.dtype).amin(0)
 
     def watched(self) -> AbstractContextManager[Any]:
         """Take in what enters the layer for a while."""
