@@ -128,7 +128,7 @@ def _factors(turned: Tensor, variance: Tensor, power: Tensor | float) -> Tensor:
     That of a column is the mean of `q^2 / (1 - 2 / d) - variance`: alone it gives the factor of James and Stein. Where
     noise differs, each weight has the precision of its square, which takes two rounds: `q^2` spreads by `sqrt(2)` times
     its own mean, signal and noise. Rows stay out where the error of the outputs, as Stein (1981) estimates it, is not
-    less with them by more than its standard error.
+    less with them.
     """
     num_rows = len(turned)
     scale = turned.square().mean().clamp_min(_TINY)
@@ -142,11 +142,9 @@ def _factors(turned: Tensor, variance: Tensor, power: Tensor | float) -> Tensor:
         one / (one + variance).clamp_min(_LEAST) for one in (signal, signal * _rows(excess, signal, variance))
     )
     risk_by_column, risk_by_row = (
-        (((1.0 - one).square() * squares + 2.0 * one * variance) * power).sum(1) for one in (by_column, by_row)
+        (((1.0 - one).square() * squares + 2.0 * one * variance) * power).sum() for one in (by_column, by_row)
     )
-    change = risk_by_row - risk_by_column
-    is_less = float(change.sum()) < -float(change.std(correction=0)) * num_rows**0.5
-    return by_row if is_less else by_column
+    return by_row if float(risk_by_row) < float(risk_by_column) else by_column
 
 
 def _rows(excess: Tensor, signal: Tensor, variance: Tensor) -> Tensor:
