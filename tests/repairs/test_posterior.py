@@ -254,9 +254,7 @@ def test_labels_repair_a_noisy_network(network: Callable[[], nn.Module]) -> None
 def test_many_labels_are_taken_in_mini_batches_by_shorter_steps() -> None:
     """Four times as many labels: twice as many steps on a quarter of them, which costs two thirds of the passes."""
     observation, (inputs, labels) = transmit(norm_net(), wnr_db=-6.0, seed=3), blobs(2400)
-    results = {
-        size: posterior(observation, inputs[:size], labels[:size], augment=False, seed=0) for size in (100, 400)
-    }
+    results = {size: posterior(observation, inputs[:size], labels[:size], augment=False, seed=0) for size in (100, 400)}
     assert {size: len(result.details["fit_loss"]) for size, result in results.items()} == {100: 32, 400: 64}
     assert results[400].passes < 0.7 * results[100].passes
     with torch.no_grad():

@@ -21,7 +21,7 @@ from quietnn.repairs.base import Repaired
 from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.head import centre_head
 from quietnn.repairs.kinds import normalises_each_input, stores_statistics
-from quietnn.targets import with_weights
+from quietnn.targets import noisy_weights, with_weights
 from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.weights import NORMALISATION_TYPES
 
@@ -74,7 +74,8 @@ def denoise_branches(
         )
     layers = grouped(observation, "layerwise")
     if layers.noise_variance > 0:
-        with_weights(result, layers.estimate(branch_denoisers(layers, kept)), in_place=True)
+        out = noisy_weights(result, noisy=tuple(layers.weights))
+        layers.estimate(branch_denoisers(layers, kept), out)  # in place: no third copy of the weights
     if not balanced_classes:
         return Repaired(result, "branches")
     centre_head(observation, result, evidence)

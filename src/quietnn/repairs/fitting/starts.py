@@ -83,7 +83,7 @@ def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator
     if has_kernels(model):
         yield in_one_pass(calibrate_structured, observation, evidence)
     if normalises_inputs(model, observation.normalisation):
-        yield denoise_directions(observation, evidence)
+        yield denoise_directions(observation, evidence, scale_logits=False)  # fits set the scale by themselves
         branches = denoise_branches(observation, evidence).model
         with suppress(QuietnnError):  # no head that these inputs can centre
             # A bias that carries no noise is no part of a start: steps are taken on the received network.
