@@ -13,17 +13,15 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quietnn.batches import in_evaluation, outputs_of
 from quietnn.errors import InvalidConfig, MissingData
 from quietnn.score import Score
 from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.data_dir import first_of
+from quietnn.tasks.token_losses import IGNORED as IGNORED
+from quietnn.tasks.token_losses import token_losses
 from quietnn.tasks.transformers_folder import load_language_model, load_tokenizer, read_config
-
-IGNORED = -100
-"""The label of a position that does not count, as torch and transformers have it."""
 
 LONGEST_WINDOW = 512
 """Tokens of a window where the model could take more: a window's logits are held at once."""
@@ -239,9 +237,7 @@ def next_token_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     >>> next_token_loss(torch.zeros(1, 3, 4), torch.tensor([[2, 1, IGNORED]])) / 2        # log 4 a token
     tensor([1.3863])
     """
-    # Token by token: with the vocabulary in the middle of three dimensions torch takes three to five times as long.
-    losses = functional.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-    return losses.view(labels.shape).sum(1)
+    return token_losses(outputs.flatten(0, 1), labels.flatten()).view(labels.shape).sum(1)
 
 
 def num_tokens(labels: Tensor) -> int:

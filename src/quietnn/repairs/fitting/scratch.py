@@ -90,9 +90,12 @@ class Scratch:
         self._batch_size = evidence.batch_size
         self.num_examples = len(evidence)
         self._blending = Blending(self._network, self._on_two) if blended else None
-        self._examples_per_step, labels_per_example = _examples_per_step(evidence)
-        self.num_batches = max(self.num_examples / (self._examples_per_step * labels_per_example), 1.0)
-        """How many times what a step sees: examples over the labels of a mini-batch."""
+        labels_per_example = _labels_per_example(evidence)
+        most = max(self.num_examples / _STEPS_PER_EPOCH, _LABELS_PER_STEP / labels_per_example)
+        self._examples_per_step = math.ceil(most)
+        self.num_batches = max(self.num_examples / self._examples_per_step, 1.0) if labels_per_example == 1 else 1.0
+        """How many mini-batches make up all examples, as far as steps are to be shorter for it: windows of text, with
+        hundreds of labels each, were measured with steps of full length."""
         self.num_passes = 0.0
 
     @property
@@ -258,12 +261,9 @@ def _checkpointed(network: nn.Module) -> list[nn.Module]:
     return [layer for layer in marked if not any(inner in marked for inner in layer.modules() if inner is not layer)]
 
 
-def _examples_per_step(evidence: Evidence) -> tuple[int, float]:
-    """How many examples a step sees, and how many labels there are in one."""
+def _labels_per_example(evidence: Evidence) -> float:
     labels = evidence.in_memory().labels
-    labels_per_example = 1.0 if labels is None else max(labels.numel() / len(labels), 1.0)
-    per_step = math.ceil(max(len(evidence) / _STEPS_PER_EPOCH, _LABELS_PER_STEP / labels_per_example))
-    return per_step, labels_per_example
+    return 1.0 if labels is None else max(labels.numel() / len(labels), 1.0)
 
 
 def _scalar(loss: Tensor) -> Tensor:
