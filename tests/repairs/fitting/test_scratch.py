@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.repairs.blobs import blobs, plain_net
-from torch import nn
+from torch import Tensor, nn
 
 from quietnn.channels.transmit import transmit
 from quietnn.errors import QuietnnError
@@ -71,3 +71,39 @@ def test_text_comes_in_mini_batches_that_see_all_of_it_and_a_hundred_labels_come
     assert set(epoch.tolist()) <= set(seen)
     whole = Scratch(Observation(network, 0.1), Evidence(torch.zeros(64, 2), torch.zeros(64, dtype=torch.int64)))
     assert next(whole.mini_batches(torch.tensor(seen), generator)).tolist() == seen
+
+
+class _Words(nn.Module):
+    """A table of words, one for positions, and a head that is the first table or one of its own."""
+
+    def __init__(self, *, is_tied: bool) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(11, 6, padding_idx=0), nn.Embedding(4, 6)
+        self.norm, self.head = nn.LayerNorm(6), nn.Linear(6, 11, bias=False)
+        if is_tied:
+            self.head.weight = self.words.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out: Tensor = self.head(self.norm(self.words(tokens) + self.places(torch.arange(4)))).flatten(0, 1)
+        return out
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_the_gradient_of_a_table_of_words_is_that_of_the_whole_table(is_tied: bool) -> None:
+    torch.manual_seed(0)
+    network = _Words(is_tied=is_tied).eval()
+    tokens, nexts = torch.randint(0, 11, (6, 4)), torch.randint(0, 11, (24,))
+
+    def loss(network: nn.Module, positions: Tensor, _: object) -> Tensor:
+        return nn.functional.cross_entropy(network(tokens[positions]), nexts.view(6, 4)[positions].flatten())
+
+    observation = Observation(network, noise_variance=0.01)
+    scratch = Scratch(observation, Evidence(mean_loss=loss, num_examples=6, batch_size=2))
+    _, found = scratch.gradient(observation.weights, torch.arange(6), torch.Generator())
+    loss(network, torch.arange(6), None).backward()  # type: ignore[no-untyped-call]
+    for name, parameter in network.named_parameters():
+        if name in found:
+            assert parameter.grad is not None
+            assert not found[name].is_sparse
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-6)
+    assert not network.words.sparse, "the caller's network is left alone"

@@ -77,6 +77,9 @@ class Scratch:
             block.__dict__["forward"] = partial(
                 checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
             )
+        for layer in self._network.modules():
+            if isinstance(layer, nn.Embedding) and not layer.scale_grad_by_freq:
+                layer.sparse = True  # its gradient has the rows that occur; a whole table is a tenth of a network
         self._moving = {name: parameters[name].requires_grad_() for name in observation.weights}
         self.gains: dict[str, Tensor] = {}
         if digital:
@@ -160,7 +163,7 @@ class Scratch:
         self._count(3 * len(positions) / self.num_examples)
         gradients = {}
         for name, parameter in self._moving.items():
-            gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.to_dense()
             parameter.grad = None
         return total, gradients
 
