@@ -54,7 +54,10 @@ def test_every_repair_can_be_swept_and_so_can_what_needs_more_than_a_receiver_ha
         check_method("mmse_bp")
 
 
-KNOW_NO_NOISE = ("re_estimated", "adapted_statistics", "t3a", "tent", "eata", "sar", "finetuned", "lora")
+KNOW_NO_NOISE = (
+    "re_estimated", "adapted_statistics", "t3a", "tent", "eata", "sar", "finetuned", "lora", "finetuned_started",
+    "lora_started", "l2_sp",
+)  # fmt: skip
 """Baselines: without noise they change a network all the same."""
 
 

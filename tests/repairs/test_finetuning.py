@@ -12,6 +12,7 @@ from quietnn.errors import InvalidConfig
 from quietnn.evidence import Evidence
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.front import repair
+from quietnn.repairs.posterior import posterior
 
 Snapshot = Callable[[Mapping[str, Tensor]], dict[str, bytes]]
 
@@ -43,3 +44,38 @@ def test_low_rank_moves_matrices_by_little_rank_and_nothing_else() -> None:
 def test_low_rank_is_a_row_of_the_table() -> None:
     network = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10))
     assert repair(network, torch.randn(30, 12), torch.arange(30) % 10, method="lora", wnr_db=3.0).name == "lora"
+
+
+def test_fine_tuning_can_begin_where_the_posterior_does() -> None:
+    observation, (inputs, labels) = transmit(norm_net(), wnr_db=-3.0, seed=1), blobs()
+    own = posterior(observation, inputs, labels)
+    assert own.details["chosen"] == "posterior"
+    still = finetune(observation, inputs, labels, start="repaired", learning_rates=(1e-12,))
+    assert still.name == "finetuned_started"
+    losses = own.details["held_out_loss"]
+    start = min((name for name in losses if name not in ("received", "posterior")), key=losses.__getitem__)
+    expected = float(nn.functional.cross_entropy(still.model(inputs), labels).detach())
+    assert expected == pytest.approx(losses[start], rel=0.02), "steps of no length stay at the start"
+    with pytest.raises(InvalidConfig, match="start='received'"):
+        finetune(observation, inputs, labels, start="best")  # type: ignore[arg-type]
+
+
+def test_l2_sp_is_held_back_to_its_start() -> None:
+    observation, (inputs, labels) = transmit(norm_net(), wnr_db=-3.0, seed=1), blobs()
+    settings = {"start": "repaired", "learning_rates": (1e-2,)}
+
+    def way(pull: float) -> float:
+        tuned = finetune(observation, inputs, labels, pull=pull, **settings)  # type: ignore[arg-type]
+        still = finetune(observation, inputs, labels, start="repaired", learning_rates=(1e-12,))
+        pairs = zip(tuned.model.parameters(), still.model.parameters(), strict=True)
+        return sum(float((one - other).detach().square().sum()) for one, other in pairs)
+
+    assert way(10.0) < 0.5 * way(0.0)
+    with pytest.raises(InvalidConfig, match="pull is -1"):
+        finetune(observation, inputs, labels, pull=-1.0)
+
+
+@pytest.mark.parametrize("method", ["finetuned_started", "lora_started", "l2_sp"])
+def test_peers_that_share_our_start_are_rows_of_the_table(method: str) -> None:
+    observation, (inputs, labels) = transmit(norm_net(), wnr_db=0.0, seed=1), blobs()
+    assert repair(observation, inputs, labels, method=method).name == method

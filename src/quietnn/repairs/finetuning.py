@@ -1,10 +1,15 @@
 """Plain fine-tuning on the tuning examples, of all weights or of low rank: what the posterior has to beat.
 
-It starts from the received weights and knows neither the noise nor the prior: Adam, one step size for all weights.
+It knows neither the noise nor the prior: Adam, one step size for all weights. It starts from the received weights or,
+to tell what a start is worth, from the network that the posterior would start from. With `pull`, all weights are drawn
+back to where they started, L2-SP (Li, Grandvalet and Davoine 2018):
+
+    mean loss + pull / 2 |w - w_start|^2
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,10 +17,13 @@ from torch import Tensor
 from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import labelled
 from quietnn.losses import Losses
+from quietnn.noise import NoiseVariance
 from quietnn.observation import observe
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.fitting.scratch import Scratch
+from quietnn.repairs.fitting.starts import as_start
 from quietnn.repairs.fitting.whitened import descend
+from quietnn.repairs.posterior import chosen_start
 from quietnn.score import Split
 from quietnn.variants import Variants
 from quietnn.watching.batch_moments import wide
@@ -27,6 +35,9 @@ LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 LOW_RANK_LEARNING_RATES = (1e-3, 3e-3, 1e-2)
 """Those for low rank, ten times as large as usual there."""
 
+PULL = 0.1
+"""That of L2-SP in its paper."""
+
 
 @torch.inference_mode(False)
 def finetune(
@@ -34,10 +45,14 @@ def finetune(
     inputs: object,
     labels: object = None,
     *,
+    noise_variance: NoiseVariance | None = None,
+    wnr_db: float | None = None,
     loss: Losses | None = None,
     augment: Variants = None,
     learning_rates: Sequence[float] | None = None,
     rank: int | None = None,
+    start: Literal["received", "repaired"] = "received",
+    pull: float = 0.0,
     num_steps: int = 26,
     held_out: float = 0.2,
     seed: int = 0,
@@ -48,10 +63,14 @@ def finetune(
         what: the network as received.
         inputs: examples, about a hundred, in any form of `Evidence`.
         labels: class numbers, or what else `loss` compares outputs with.
+        noise_variance: `sigma_z^2`, where the start is to be repaired; fine-tuning itself does not use it.
+        wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
         loss: a function of `(outputs, labels)` that returns one loss per example; by default cross-entropy.
         augment: random variants of the inputs that keep their labels.
         learning_rates: peak step sizes to choose from on held-out examples.
         rank: LoRA (Hu et al. 2022): `R + B A` in place of each matrix `R`, of this rank; all else stays.
+        start: `"received"`, or `"repaired"`: where the posterior would start with these examples.
+        pull: how strongly all weights are drawn back to the start, as in L2-SP.
         num_steps: gradients taken on all examples; as many more as the posterior takes where each sees a mini-batch.
         held_out: fraction of the examples that chooses the step size.
         seed: of the split and of the augmentation.
@@ -61,28 +80,41 @@ def finetune(
     >>> finetune(network, torch.rand(20, 4), torch.arange(20) % 2, learning_rates=(1e-3,)).details["learning_rate"]
     0.001
     """
-    observation = observe(what)
+    observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
     evidence = labelled(inputs, labels, "finetune", loss=loss, augment=augment)
     if learning_rates is None:
         learning_rates = LEARNING_RATES if rank is None else LOW_RANK_LEARNING_RATES
     check_is(learning_rates, Sequence, "learning_rates", "give several to choose from: learning_rates=(1e-3, 1e-2)")
     if not learning_rates or min(learning_rates) <= 0:
         raise InvalidConfig(f"learning_rates is {tuple(learning_rates)}; give at least one, all positive")
-    model, received, num_examples = observation.model, observation.weights, len(evidence)
+    if start not in ("received", "repaired"):
+        raise InvalidConfig(f"start is {start!r}; give start='received', or start='repaired'")
+    if not (pull >= 0 and math.isfinite(pull)):
+        raise InvalidConfig(f"pull is {pull}; it must be zero or more: pull={PULL}")
+    num_examples = len(evidence)
     scratch = Scratch(observation, evidence, blended=True)
     num_steps = round(num_steps * math.sqrt(scratch.num_batches))
+    begun = as_start(observation.model, observation)
+    if start == "repaired":
+        begun = chosen_start(scratch, observation, evidence, seed=seed)
+        if begun.is_anchor:
+            scratch.anchor(begun.network)
+    model, first = begun.network, begun.weights
 
     def fit(positions: Tensor, learning_rate: float) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(seed)
-        moved = _All(received) if rank is None else _LowRank(received, rank, seed)
+        moved = _All(first) if rank is None else _LowRank(first, rank, seed)
         batches = scratch.mini_batches(positions, generator)
 
         def gradient() -> tuple[float, Sequence[Tensor]]:
-            value, gradients = scratch.gradient(moved.weights(), next(batches), generator)
+            weights = moved.weights()
+            value, gradients = scratch.gradient(weights, next(batches), generator)
+            if pull:
+                gradients = {name: one + pull * (weights[name] - first[name]) for name, one in gradients.items()}
             return value, moved.pull_back(gradients)
 
         descend(moved.point, gradient, num_steps=num_steps, step_size=learning_rate)
-        return {name: tensor.to(received[name].dtype) for name, tensor in moved.weights().items()}
+        return {name: tensor.to(first[name].dtype) for name, tensor in moved.weights().items()}
 
     scores = {}
     if len(learning_rates) > 1:
@@ -93,9 +125,10 @@ def finetune(
     best = min(scores, key=lambda rate: scores[rate]) if scores else learning_rates[0]
     finished = scratch.finish(model, fit(torch.arange(num_examples), best))
     check_module(finished)  # steps that were too long end in infinity
+    name = "l2_sp" if pull else "finetuned" if rank is None else "lora"
     return Repaired(
         finished,
-        "finetuned" if rank is None else "lora",
+        f"{name}_started" if start == "repaired" and not pull else name,
         scratch.num_passes,
         {"learning_rate": best, "held_out_loss": scores},
     )

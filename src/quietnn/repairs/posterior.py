@@ -120,6 +120,12 @@ def posterior(
     return _result(observation, where, finished, "posterior", guard, final, scratch.num_passes, **variants)
 
 
+def chosen_start(scratch: Scratch, observation: Observation[Any, Any], evidence: Evidence, *, seed: int = 0) -> Start:
+    """The network that the posterior would start from: of all that needs no labels, the one that labels like best."""
+    guard = Guard(scratch, folds(len(evidence), _NUM_FOLDS, seed=seed))
+    return _best_start(guard, observation, evidence.in_memory(), weights_stay=False)[1]
+
+
 def _best_start(
     guard: "Guard", observation: Observation[Any, Any], evidence: Evidence, *, weights_stay: bool
 ) -> tuple[str, Start]:

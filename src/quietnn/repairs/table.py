@@ -16,7 +16,7 @@ from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.energy import restore_energy
 from quietnn.repairs.entropy import EATA, SAR, TENT, adapt
-from quietnn.repairs.finetuning import finetune
+from quietnn.repairs.finetuning import PULL, finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
 from quietnn.repairs.kernels import are_mostly_noise
@@ -121,6 +121,9 @@ _row("mmse_pb_layerwise", _run(mmse_pb_layerwise, "search", "seed"), applies=_NE
 _row("mmse_pb_gradient", _run(mmse_pb_gradient, "search", "seed"), by_auto=_STATELESS, **_AFFINE)
 _row("finetuned", _run(finetune, "seed"), applies=_NETWORK)
 _row("lora", _run(finetune, "seed", rank=RANK), applies=_NETWORK)
+_row("finetuned_started", _run(finetune, "seed", start="repaired"), applies=_NETWORK)
+_row("lora_started", _run(finetune, "seed", rank=RANK, start="repaired"), applies=_NETWORK)
+_row("l2_sp", _run(finetune, "seed", start="repaired", pull=PULL), applies=_NETWORK)
 _FITTED = {"applies": _NETWORK, "settings": _FIT, "judges_itself": True, "fits_beside": True}
 _row("posterior", _run(posterior, "settings", "seed"), by_auto=always, **_FITTED)
 _row("posterior_adapter", _run(posterior, "settings", "seed", trainable="adapter"), **_FITTED)
