@@ -44,8 +44,12 @@ NUM_TUNING_IMAGES = 500
 FRESH = "fresh"
 """In the name of a folder whose noise seeds were not used during development; such a run goes before others."""
 
-OWN_PAGES = {"regret": "What auto loses by choosing", "no-harm": "No harm without labels"}
-"""The folders of `benchmarks/regret.py` and `benchmarks/no_harm.py`, which write the summaries that are their pages."""
+OWN_PAGES = {
+    "regret": "What auto loses by choosing",
+    "no-harm": "No harm without labels",
+    "ablation": "What each part of the posterior is worth",
+}
+"""The folders of the benchmarks of these names, which write the summaries that are their pages."""
 
 PARTLY_FRESH = {"minilm-fresh": "five"}
 """How many draws of a fresh run have development seeds."""
