@@ -19,7 +19,6 @@ from quietnn.repairs.entropy import EATA, SAR, TENT, adapt
 from quietnn.repairs.finetuning import finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
-from quietnn.repairs.kernels import are_mostly_noise
 from quietnn.repairs.kinds import (
     has_kernels,
     has_stored_statistics,
@@ -105,7 +104,7 @@ _row("energy_balanced", _run(restore_energy, balanced_classes=True), applies=_ea
 _row("mmse_calibrated", _run(mmse_calibrated), applies=_BATCH_NORM)
 _row("calibrated", _run(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _run(calibrate, balanced_classes=True), applies=_BATCH_NORM)
-_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=are_mostly_noise)
+_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=always)
 _row(
     "self_trained",
     _run(self_train, "settings", "seed"),
