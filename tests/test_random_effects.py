@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quietnn.random_effects import excess_variance, shrunk
+from quietnn.random_effects import excess_variance, positive_mean, shrunk
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
@@ -33,3 +33,20 @@ def test_a_value_that_is_sure_stays_and_one_that_is_not_follows_the_others() -> 
     sure, other, unsure = shrunk([0.0, 10.0, 100.0], errors=[0.0, 0.0, 1e9])
     assert (sure, other) == (0.0, 10.0)
     assert 0.0 < unsure < 10.0
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
+def test_what_cannot_be_negative_is_above_zero_and_above_what_it_looks_like(value: float, error: float) -> None:
+    found = float(positive_mean(torch.tensor([value], dtype=torch.float64), error))
+    assert found >= max(value, 0.0) * (1 - 1e-12)
+    assert found > 0
+    assert found <= max(value, 0.0) + error**0.5
+
+
+def test_the_mean_above_zero_is_that_of_draws() -> None:
+    draws = torch.randn(400_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for value in (-2.0, 0.0, 1.0):
+        above = (value + 0.5**0.5 * draws).double()
+        above = above[above > 0]
+        found = float(positive_mean(torch.tensor([value], dtype=torch.float64), 0.5))
+        assert found == pytest.approx(float(above.mean()), abs=6 * float(above.std()) / len(above) ** 0.5)

@@ -60,7 +60,7 @@ _ROWS = (
     ("directions", "MMSE by input direction", "#99DDFF", "$D$", "-", "inputs", 1, "directions.md"),
     ("energy", "Energy restored", "#4477AA", "$E$", "-", "inputs", 1, "auto.md"),
     ("energy_balanced", "Energy restored, balanced classes", "#66CCEE", "$B$", "-.", "shares", 2, "auto.md"),
-    ("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 1, "structured.md"),
+    ("structured", "Structured prior, calibrated", "#6699CC", "$S$", "-", "inputs", 2, "structured.md"),
     ("self_trained", "Self-trained, no labels", "#DDCC77", "$U$", "-", "shares", 100, "self-training.md"),
     ("mmse_calibrated", "MMSE, calibrated", "#CC6677", "_", "-.", "inputs", 1, "calibration.md"),
     ("re_estimated", "Re-estimated", "#DDAA33", "d", ":", "inputs", 1, "Schneider et al. 2020"),

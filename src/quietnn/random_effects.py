@@ -14,6 +14,8 @@ SMALLEST = 1e-18
 """An error of nothing, in units of the largest variance: a tensor of one value without noise is told exactly."""
 
 _TINY = torch.finfo(torch.float32).tiny
+_FAR = 100.0
+"""Standard deviations below zero at which the mean of what is above it is as good as none, and still has its digits."""
 
 
 def excess_variance(squares: Tensor, known: Tensor, scale: Tensor) -> float:
@@ -63,6 +65,24 @@ def beyond_error(seen: Tensor, error: Tensor | float) -> Tensor:
     tensor([0.5000, 0.0000])
     """
     return (1.0 - error / seen).clamp_min(0.0)
+
+
+def positive_mean(values: Tensor, error: float) -> Tensor:
+    """The mean of `N(value, error)` cut off at zero: what a power is worth that is told with this error variance.
+
+    It is never zero where there is an error: a power that few numbers tell may look like nothing by chance.
+
+    >>> positive_mean(torch.tensor([-1.0, 0.0, 9.0], dtype=torch.float64), error=1.0).round(decimals=2)
+    tensor([0.5300, 0.8000, 9.0000], dtype=torch.float64)
+    >>> positive_mean(torch.tensor([-1.0, 9.0]), error=0.0)
+    tensor([0., 9.])
+    """
+    if error <= 0:
+        return values.clamp_min(0)
+    std = math.sqrt(error)
+    ratio = (values / std).clamp_min(-_FAR)
+    hazard = torch.exp(-ratio.square() / 2 - torch.special.log_ndtr(ratio)) / math.sqrt(2 * math.pi)
+    return std * (ratio + hazard)
 
 
 def _spread(look: Callable[[float], tuple[float, float]]) -> float:

@@ -36,12 +36,12 @@ def test_inputs_without_labels_are_enough_to_repair_a_file(tmp_path: Path, noisy
     weights, noise_variance = noisy
     out = tmp_path / "repaired.safetensors"
     told = call(str(out), "--weights", str(weights), "--noise-variance", str(noise_variance), "--no-labels")
-    assert "* calibrated" in told
+    assert "* structured" in told
     repaired = digits_task().load_model()
     metadata = load_weights(repaired, out)
     assert metadata["input_normalisation"] == "none, raw [0, 1]", "what the file said of its network stays"
     assert [step["verb"] for step in history(metadata)] == ["transmit", "repair"]
-    assert history(metadata)[-1]["method"] == "calibrated"
+    assert history(metadata)[-1]["method"] == "structured"
     test = digits_task().test_examples(200)
     task = digits_task(weights)
     assert task.evaluate(repaired, test).accuracy > task.evaluate(task.load_model(), test).accuracy + 0.2

@@ -18,7 +18,6 @@ from quietnn.repairs.grouped import GroupedWeights, grouped
 from quietnn.repairs.kernels import (
     KernelMap,
     _chi_square_over_degrees,
-    are_mostly_noise,
     believable_noise,
     kernel_map,
     structured_denoisers,
@@ -254,12 +253,11 @@ def test_weights_that_came_with_a_gain_are_repaired_too() -> None:
     assert not torch.equal(repaired.model[1].running_var, network[1].running_var)
 
 
-def test_convolutions_are_mostly_noise_once_noise_is_twice_the_signal() -> None:
-    model = small_network()
-    power = float(
-        torch.cat([one.weight.detach().flatten() for one in model if isinstance(one, nn.Conv2d)]).square().mean()
-    )
-    for share, expected in ((0.6, False), (0.72, True), (2.0, True)):
-        assert are_mostly_noise(Observation(model, noise_variance=share * power)) == expected
-    assert not are_mostly_noise(observe(model))
-    assert not are_mostly_noise(Observation(nn.Linear(2, 2), noise_variance=1.0))
+def test_a_channel_that_looks_empty_by_chance_is_kept_where_few_weights_tell_of_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for outputs, least, most in ((8, 0.2, 1.0), (4096, 0.0, 0.2)):
+        weights = torch.randn(outputs, 64, 3, 3, generator=generator)
+        weights[:, ::2] *= 0.01
+        received = weights + torch.randn(weights.shape, generator=generator)
+        kept = kernel_map(received, 1.0).theta[::2].mean()
+        assert least < kept < most

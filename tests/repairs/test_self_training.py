@@ -57,6 +57,22 @@ def test_a_network_that_is_sure_again_is_right_more_often(network: nn.Module) ->
     assert sum(gained) / len(gained) > 0.1, gained
 
 
+@pytest.mark.parametrize("trainable", ["weights", "adapter"])
+def test_it_stands_halfway_to_the_minimum(
+    network: nn.Module, trainable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observation, (inputs, _) = transmit(network, wnr_db=-6.0, seed=0), blobs(100, seed=20)
+    half = self_train(observation, inputs, trainable=trainable)
+    monkeypatch.setattr("quietnn.repairs.self_training._KEPT", 1.0)
+    whole = self_train(observation, inputs, trainable=trainable)
+    assert half.details["move"] == pytest.approx(whole.details["move"] / 2)
+    assert half.details["fit_loss"] == whole.details["fit_loss"]
+    start = observation.received.state_dict()
+    for name in observation.weights:
+        ways = [one.model.state_dict()[name] - start[name] for one in (half, whole)]
+        torch.testing.assert_close(ways[0], ways[1] / 2, rtol=1e-4, atol=1e-6)
+
+
 def test_more_inputs_gain_more_for_fewer_passes(network: nn.Module) -> None:
     right: dict[int, float] = {}
     passes: dict[int, float] = {}

@@ -79,9 +79,10 @@ def in_batches(images: Tensor, *, shuffle: bool = False, batch_size: int = 16) -
     return Evidence(loader, batch_size=batch_size)
 
 
-def assert_alike(one: nn.Module, other: nn.Module) -> None:
+def assert_alike(one: nn.Module, other: nn.Module, *, rtol: float = 1e-4) -> None:
+    """Up to rounding, which two calibrations one after the other make tenfold; and up to the images looked at first."""
     for name, value in one.state_dict().items():
-        torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(other.state_dict()[name], value, rtol=rtol, atol=rtol / 10, msg=lambda m: name + m)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -92,7 +93,7 @@ def test_a_loader_gives_what_all_inputs_at_once_give(
     whole = METHODS[name](observation, Evidence(images))
     streamed = METHODS[name](observation, in_batches(images, batch_size=batch_size))
     assert_alike(whole.model, streamed.model)
-    assert whole.passes == 1
+    assert whole.passes == (2 if name == "structured" else 1)
     assert streamed.passes > 1.5
 
 
@@ -111,7 +112,8 @@ def test_a_loader_that_shuffles_anew_in_every_pass_gives_the_same(
     loader = Reordered(images)
     streamed = METHODS[name](observation, Evidence(loader, batch_size=16))
     assert loader.num_reads > Reordered.NUM_IN_ORDER + 2
-    assert_alike(METHODS[name](observation, Evidence(images)).model, streamed.model)
+    looks_again = name == "structured"  # its second calibration looks at other first images
+    assert_alike(METHODS[name](observation, Evidence(images)).model, streamed.model, rtol=2e-3 if looks_again else 1e-4)
 
 
 class Reordered:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quietnn.noise import NoiseVariance, mean_of, noise_by_tensor, noise_of_each, one_variance
+from quietnn.noise import NoiseVariance, noise_by_tensor, noise_of_each, one_variance
 from quietnn.observation import Observation
-from quietnn.random_effects import beyond_error
+from quietnn.random_effects import beyond_error, positive_mean
 from quietnn.repairs.affine import AffineDenoiser, TensorMap, WeightwiseMap
 from quietnn.repairs.rounding import is_on_a_grid
 from quietnn.watching.survey import CONVOLUTIONS
@@ -26,10 +26,6 @@ from quietnn.weights import Weights, layerwise
 LAMBDA_PRIME = 0.9
 """The compensator of the structured prior: a tenth of the noise counts. Chosen on training images, see
 docs/how-it-works/structured.md."""
-
-MOST_NOISE = 2.0
-"""Noise over signal from which convolutions are mostly noise. Above it this prior gained 1 to 11 points over
-calibration on ResNet18 and ShuffleNetV2. Below it, -0.7 to 2.3 on four networks, and -0.5 to -4 on two ResNet56."""
 
 _FALSE_ALARM = 1e-3
 """How often a true noise variance may be taken for an impossible one, over all tensors of a model."""
@@ -84,13 +80,14 @@ def kernel_map(weight: Tensor, noise_variance: float, *, lambda_prime: float = L
     plain = signal * torch.eye(num_positions).to(flat)
     bent = seen - plain
     error = total**2 * num_positions * (num_positions + 1) / len(flat)
-    covariance = plain + beyond_error(bent.square().sum(), error) * bent
-    eigenvalues, basis = torch.linalg.eigh(covariance)
+    share = float(beyond_error(bent.square().sum(), error))
+    eigenvalues, basis = torch.linalg.eigh(plain + share * bent)
+    eigenvalues = positive_mean(eigenvalues, share * 2.0 * total**2 / len(flat))
     deviation = (kernels.square().mean(dim=(0, 2)) - noise_variance) / signal - 1.0
     error = 2.0 * (total / signal) ** 2 / (num_outputs * num_positions)
-    relative = 1.0 + (beyond_error(deviation.square().sum(), error * num_inputs) if num_inputs > 1 else 0.0) * deviation
-    power = relative.clamp_min(0)[:, None] * eigenvalues.clamp_min(0)
-    if total - noise_variance <= least or not power.any():  # what shows no signal shows no structure of it
+    share = float(beyond_error(deviation.square().sum(), error * num_inputs)) if num_inputs > 1 else 0.0
+    power = positive_mean(1.0 + share * deviation, share * error)[:, None] * eigenvalues
+    if total - noise_variance <= least:  # what shows no signal shows no structure of it
         power = torch.full_like(power, signal)
     kept = (1.0 - lambda_prime) * noise_variance
     theta = torch.where(power > 0, power / (power + kept), float(kept == 0))
@@ -159,22 +156,6 @@ def structured_denoisers(observation: Observation[Any, Any]) -> dict[str, Affine
 def _group_map(members: Mapping[str, TensorMap]) -> AffineDenoiser:
     gains = [own.gain for own in members.values() if isinstance(own, KernelMap)]
     return AffineDenoiser(sum(gains) / len(gains), 0.0, members) if gains else AffineDenoiser(1.0, 0.0)
-
-
-def are_mostly_noise(observation: Observation[Any, Any]) -> bool:
-    """Whether a network's convolutions, taken together, are known to hold `MOST_NOISE` times as much noise as signal.
-
-    >>> network = nn.Conv2d(8, 8, 3)
-    >>> are_mostly_noise(Observation(network, noise_variance=1e-6)), are_mostly_noise(Observation(network, 1.0))
-    (False, True)
-    """
-    if observation.noise_variance is None:
-        return False
-    kernels = {name: observation.weights[name] for name in _kernels(observation.model) & observation.weights.keys()}
-    noise = noise_of_each(observation.known_noise, observation.weights)
-    power = math.fsum(float(one.detach().double().square().sum()) for one in kernels.values())
-    of_noise = math.fsum(mean_of(noise[name]) * one.numel() for name, one in kernels.items())
-    return of_noise > MOST_NOISE * max(power - of_noise, 0.0)
 
 
 def _kernels(model: nn.Module) -> set[str]:

@@ -103,7 +103,7 @@ def self_train(
         scratch.num_passes += 1
     whitened, positions = prepare(scratch, start, by_group), torch.arange(num_inputs)
     steps = in_mini_batches(settings, scratch.num_batches)
-    fit = maximise_where(scratch, whitened, where, positions, settings=steps, seed=seed)
+    fit = maximise_where(scratch, whitened, where, positions, settings=steps, kept=_KEPT, seed=seed)
     finished = scratch.finish(start.network, fit.weights)
     return _result(observation, where, finished, name, fit, scratch.num_passes)
 
@@ -185,6 +185,10 @@ def _probabilities(logits: Tensor, shares: Tensor | None) -> Tensor:
 
 
 _TINY = 1e-12
+
+_KEPT = 0.5
+"""The share of the way to the minimum that is gone. Nothing tells how much being sure is worth, from nothing (the
+start) to all of it (the minimum): this is the middle (docs/how-it-works/self-training.md)."""
 
 
 def _checked(shares: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ from quietnn.repairs.entropy import EATA, SAR, TENT, adapt
 from quietnn.repairs.finetuning import PULL, finetune
 from quietnn.repairs.fitting.whitened import PosteriorSettings
 from quietnn.repairs.grouped import denoised
-from quietnn.repairs.kernels import are_mostly_noise
 from quietnn.repairs.kinds import (
     has_kernels,
     has_stored_statistics,
@@ -81,6 +80,11 @@ def _each_input(observation: Observation[Any, Any]) -> bool:
     return normalises_inputs(observation.received, observation.normalisation)
 
 
+def _is_noise(observation: Observation[Any, Any]) -> bool:
+    """Whether what came with the weights is noise as far as is known: rounding follows them, and no prior undoes it."""
+    return not observation.rounded
+
+
 def _row(name: str, run: Run, **columns: Any) -> None:
     register(Repair(METHODS[name], run, **columns))
 
@@ -105,7 +109,7 @@ _row("energy_balanced", _run(restore_energy, balanced_classes=True), applies=_ea
 _row("mmse_calibrated", _run(mmse_calibrated), applies=_BATCH_NORM)
 _row("calibrated", _run(calibrate), applies=_BATCH_NORM, by_auto=always, unjudged=always)
 _row("calibrated_balanced", _run(calibrate, balanced_classes=True), applies=_BATCH_NORM)
-_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=are_mostly_noise)
+_row("structured", _run(calibrate_structured), applies=_KERNELS, by_auto=always, unjudged=_is_noise)
 _row(
     "self_trained",
     _run(self_train, "settings", "seed"),

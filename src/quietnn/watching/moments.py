@@ -77,6 +77,7 @@ class PatchMoments:
     squared_means: Tensor  # `sum_k E[x_k]^2`: what a channel's mean moves by per unit of noise variance, squared
     variances: Tensor  # `sum_k Var[x_k] = tr(C)`: what its variance grows by per unit of noise variance
     means: Tensor  # `sum_k E[x_k]`: what its mean moves by when every weight grows by one
+    entries: Tensor  # (groups, weights of a channel): `E[x_k]`, in the order of the weights
 
     @classmethod
     def of(cls, layer: nn.Module, entries: EntryMoments) -> "PatchMoments":
@@ -89,31 +90,33 @@ class PatchMoments:
         """
         mean, second = entries.mean, entries.variance + entries.mean**2
         if isinstance(layer, nn.Linear):
-            sums = torch.stack([(mean**2).sum(), (second - mean**2).sum(), mean.sum()])
-            squared_means, variances, means = sums[:, None].expand(3, layer.out_features)
+            first, power, repeats = mean[None], second.sum()[None], layer.out_features
         else:
-            squared_means, variances, means = _over_taps(layer, mean, second)
-        return cls(squared_means, variances.clamp_min(0), means)
+            first, power = _over_taps(layer, mean, second)
+            repeats = layer.out_channels // layer.groups
+        squares = first.square().sum(1)
+        by_group = squares, (power - squares).clamp_min(0), first.sum(1)
+        return cls(*(sums.repeat_interleave(repeats) for sums in by_group), first)
 
 
-def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> Tensor:
-    """The three sums of a convolution: each tap of the kernel sees its own strided part of the padded input."""
+def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """`E[x_k]` and `sum_k E[x_k^2]` by group: each tap of a kernel sees its own strided part of the padded input."""
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     mean, second = pad(layer, mean[None])[0], pad(layer, second[None])[0]
-    sums = torch.zeros(3, mean.shape[0], dtype=torch.float64, device=mean.device)
     spans = [
         (size - dilation * (kernel - 1) - 1) // stride * stride + 1
         for size, dilation, kernel, stride in zip(
             mean.shape[1:], layer.dilation, layer.kernel_size, layer.stride, strict=True
         )
     ]
+    first: list[Tensor] = []
+    power = torch.zeros(len(mean), dtype=torch.float64, device=mean.device)
     for tap in itertools.product(*(range(size) for size in layer.kernel_size)):
         starts = [offset * dilation for offset, dilation in zip(tap, layer.dilation, strict=True)]
         window = (slice(None), *(slice(a, a + n, s) for a, n, s in zip(starts, spans, layer.stride, strict=True)))
-        first = mean[window].flatten(1).mean(1)
-        sums += torch.stack([first**2, second[window].flatten(1).mean(1) - first**2, first])
-    by_group = sums.view(3, layer.groups, -1).sum(2)
-    return by_group.repeat_interleave(layer.out_channels // layer.groups, dim=1)
+        first.append(mean[window].flatten(1).mean(1))
+        power += second[window].flatten(1).mean(1)
+    return torch.stack(first, 1).view(layer.groups, -1), power.view(layer.groups, -1).sum(1)
 
 
 def pad(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:

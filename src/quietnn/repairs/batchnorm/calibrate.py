@@ -13,6 +13,7 @@ from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.affine import MMSE, AffineDenoiser
 from quietnn.repairs.base import Repaired
+from quietnn.repairs.batchnorm.means import take_out
 from quietnn.repairs.batchnorm.parameter_noise import Denoisers, parameter_noise
 from quietnn.repairs.batchnorm.rule import CalibrationReport, NoiseAware
 from quietnn.repairs.grouped import grouped
@@ -79,13 +80,16 @@ def calibrate(
             "a gain or offset was undone in a copy, so nothing can be written in place; leave in_place out"
         )
     result = model if in_place else copy.deepcopy(model)
-    rule = NoiseAware(
-        parameter_noise(observation.on(result), denoisers=denoisers, groups=groups), is_rounded=observation.rounded
-    )
+    rule = _rule(observation.on(result), denoisers, groups)
     found, passes = visit_batch_norms(result, evidence, rule, rule.recentre if balanced_classes else None)
     report = CalibrationReport(tuple(rule.layers), rule.head_weight, found.shared)
     name = "calibrated_balanced" if balanced_classes else "calibrated"
     return Repaired(result, name, passes, {"report": report})
+
+
+def _rule(observation: Observation[Any, Any], denoisers: Denoisers | None, groups: str | Partition) -> NoiseAware:
+    noise = parameter_noise(observation, denoisers=denoisers, groups=groups)
+    return NoiseAware(noise, is_rounded=observation.rounded)
 
 
 @torch.inference_mode(False)
@@ -102,11 +106,12 @@ def calibrate_structured(
     *,
     noise_variance: NoiseVariance | None = None,
     wnr_db: float | None = None,
+    by_means: bool = True,
 ) -> Repaired:
     """Denoise every convolution under the structured prior, then calibrate the BatchNorms for the remaining noise.
 
-    It needs no labels. `calibrate` says what the inputs have to be and how many passes they take. Layers that hold more
-    noise than signal gain most. Where noise is weak, the result is that of `calibrate`
+    It needs no labels. `calibrate` says what the inputs have to be and how many passes they take; this takes twice as
+    many. Layers that hold more noise than signal gain most. Where noise is weak, the result is that of `calibrate`
     (docs/how-it-works/structured.md). It is also that of `calibrate` if a BatchNorm is called more than once:
     calibration leaves that one alone, and nothing would restore the scale that convolutions in front of it lost. A
     convolution without a BatchNorm behind it is kept.
@@ -116,6 +121,7 @@ def calibrate_structured(
         inputs: about a hundred inputs without labels, in any form of `Evidence`.
         noise_variance: `sigma_z^2`, one for all weights or by tensor or layer name.
         wnr_db: `sigma_w^2 / sigma_z^2` in decibels, in place of `noise_variance`.
+        by_means: take out, too, the noise that the clean means of the BatchNorms tell; it costs the second pass.
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).eval()
@@ -131,15 +137,27 @@ def calibrate_structured(
     believed = observation.with_noise(believable_noise(observation.weights, observation.known_noise))
     maps = structured_denoisers(believed)
     denoisers = {name: one if name in found.feeders else AffineDenoiser(1.0, 0.0) for name, one in maps.items()}
-    return _denoised_and_calibrated(believed, evidence, denoisers, "structured")
+    return _denoised_and_calibrated(believed, evidence, denoisers, "structured", by_means=by_means)
 
 
 def _denoised_and_calibrated(
-    observation: Observation[Any, Any], evidence: Evidence, denoisers: dict[str, AffineDenoiser], name: str
+    observation: Observation[Any, Any],
+    evidence: Evidence,
+    denoisers: dict[str, AffineDenoiser],
+    name: str,
+    *,
+    by_means: bool = False,
 ) -> Repaired:
     network = with_weights(observation.model, grouped(observation, "layerwise").estimate(denoisers))
+    passes = 0.0
+    if by_means:
+        calibrated = copy.deepcopy(network)
+        rule = _rule(observation.on(calibrated), denoisers, "layerwise")
+        passes = visit_batch_norms(calibrated, evidence, rule)[1]
+        names = {layer: name for name, layer in calibrated.named_modules()}
+        take_out(replace(shift, layer=network.get_submodule(names[shift.layer])) for shift in rule.shifts)
     made = calibrate(observation.on(network), evidence, denoisers=denoisers, groups="layerwise", in_place=True)
-    return replace(made, name=name)
+    return replace(made, name=name, passes=made.passes + passes)
 
 
 @torch.inference_mode(False)

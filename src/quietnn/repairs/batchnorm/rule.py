@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from quietnn.errors import InvalidWeights
 from quietnn.noise import mean_of
+from quietnn.repairs.batchnorm.means import Shift
 from quietnn.repairs.batchnorm.parameter_noise import CLEAN, ParameterNoise, carried
 from quietnn.repairs.batchnorm.weighing import Gap, Posterior, Prediction, posterior
 from quietnn.repairs.head import recentre
@@ -71,6 +72,7 @@ class NoiseAware:
     def __init__(self, noise: dict[int, ParameterNoise], *, is_rounded: bool | None = None) -> None:
         self._told_rounded = is_rounded
         self.layers: list[CalibratedLayer] = []
+        self.shifts: list[Shift] = []
         self.head_weight = 0.0
         self._noise = noise
         self._gap: Gap | None = None
@@ -95,9 +97,12 @@ class NoiseAware:
         if feeder and upstream == 0 and not result.gap.is_believable and self._is_noise is None:
             self._is_noise = not self._is_rounded(feeder, prediction, visit)
         if self._is_noise is False:
-            result = Posterior(sample.mean, sample.variance, 1.0, 1.0, 1.0, Gap())
+            result = Posterior(sample.mean, sample.variance, 1.0, 1.0, 1.0, Gap(), torch.zeros_like(sample.mean))
         own_share = self._own_share(prediction, visit)
         if feeder:
+            share = self._of(feeder.layer, "weight").variance * visit.patches.squared_means
+            share = share / prediction.mean_shift.clamp_min(_SMALLEST)  # the rest is the bias's
+            self.shifts.append(Shift(feeder.layer, share * result.own_shift, visit.patches.entries))
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
         weights = (result.mean_weight, result.variance_weight, result.common_weight)
         self.layers.append(CalibratedLayer(visit.name, feeder.name if feeder else None, own_share, upstream, *weights))

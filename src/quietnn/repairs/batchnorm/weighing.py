@@ -57,6 +57,7 @@ class Posterior:
     variance_weight: float  # the same of what single channels show of their variances
     common_weight: float  # weight of the change of variance that all channels share
     gap: Gap  # to carry to later layers
+    own_shift: Tensor  # what the noise on the layer in front has most likely done to the means
 
 
 def posterior(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *, epsilon: float) -> Posterior:
@@ -69,22 +70,23 @@ def posterior(prediction: Prediction, sample: ChannelMoments, gap: Gap | None, *
     """
     measures_gap = prediction.traced and prediction.upstream == 0
     known_gap = None if measures_gap else (gap or Gap())
-    mean, mean_weight, mean_gap = _mean(prediction, sample, known_gap, epsilon)
+    mean, own_shift, mean_weight, mean_gap = _mean(prediction, sample, known_gap, epsilon)
     variance, weights, common, spread = _variance(prediction, sample, known_gap, epsilon)
     seen = known_gap or Gap(mean_gap, common, spread)
-    return Posterior(mean, variance, mean_weight, weights[0], weights[1], seen)
+    return Posterior(mean, variance, mean_weight, weights[0], weights[1], seen, own_shift)
 
 
 def _mean(
     prediction: Prediction, sample: ChannelMoments, gap: Gap | None, epsilon: float
-) -> tuple[Tensor, float, float]:
-    """The means, the average weight of the sample, and the excess that own noise and sampling do not explain."""
+) -> tuple[Tensor, Tensor, float, float]:
+    """The means, own noise's share of their deviation, the sample's average weight, and the excess beyond all that."""
     scale = (prediction.variance + epsilon).clamp_min(_SMALLEST)
     deviation = sample.mean - prediction.mean
     excess = excess_variance(deviation**2, prediction.mean_shift + sample.mean_error, scale)
     from_gap, from_upstream = _split(excess, gap.mean if gap else None, _bound(prediction, prediction.upstream))
     weight = _weight(prediction.mean_shift + from_upstream * scale, sample.mean_error + from_gap * scale)
-    return prediction.mean + weight * deviation, float(weight.mean()), excess
+    own = _weight(prediction.mean_shift, sample.mean_error + excess * scale) * deviation
+    return prediction.mean + weight * deviation, own, float(weight.mean()), excess
 
 
 def _variance(

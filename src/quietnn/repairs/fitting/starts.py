@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,7 +82,8 @@ def repaired(observation: Observation[Any, Any], evidence: Evidence) -> Iterator
     if has_stored_statistics(model):
         yield in_one_pass(calibrate, observation, evidence)
     if has_kernels(model):
-        yield in_one_pass(calibrate_structured, observation, evidence)
+        # Fits lost 4.6 points from a start without the noise along the mean patch (ResNet18 at -10 dB, one draw).
+        yield in_one_pass(partial(calibrate_structured, by_means=False), observation, evidence)
     if normalises_inputs(model, observation.normalisation):
         yield denoise_directions(observation, evidence, scale_logits=False)  # fits set the scale by themselves
         branches = denoise_branches(observation, evidence).model

@@ -141,11 +141,13 @@ def maximise(
     positions: Tensor,
     *,
     settings: PosteriorSettings = DEFAULT,
+    kept: float = 1.0,
     seed: int = 0,
 ) -> Fit:
     """Minimise `sum of losses + |u|^2 / 2` over `u`, from `u = 0`, on the examples at `positions`.
 
-    The sum runs over all examples whatever the number of positions: a fit on a part stands for one on all.
+    The sum runs over all examples whatever the number of positions: a fit on a part stands for one on all. `kept` is
+    the share of the way to the minimum at which the result stands.
     """
     num_examples = scratch.num_examples
     generator = torch.Generator().manual_seed(seed)
@@ -176,6 +178,8 @@ def maximise(
         step_size=settings.step_size * radius,
         scales=[spread[name] for name in point],
     )
+    for name, tensor in point.items() if kept != 1.0 else ():
+        tensor.lerp_(wide(centre[name]), 1.0 - kept)
     square = math.fsum(float(u_of(name).double().square().sum()) for name in point)
     move = math.sqrt(square / sum(tensor.numel() for tensor in point.values()))
     return Fit({name: tensor.to(centre[name].dtype, copy=True) for name, tensor in point.items()}, losses, move)

@@ -30,15 +30,16 @@ def maximise_where(
     positions: Tensor,
     *,
     settings: PosteriorSettings,
+    kept: float = 1.0,
     seed: int = 0,
 ) -> Fit:
     """The fit to some examples of all that may move; `scratch` is `digital` unless all weights may."""
     if not where.weights_stay:
-        return maximise(scratch, whitened, positions, settings=settings, seed=seed)
+        return maximise(scratch, whitened, positions, settings=settings, kept=kept, seed=seed)
     gaussian, spaces = digital(scratch, whitened)
     if where.trainable == "adapter":
         spaces |= leading(scratch, gaussian, spaces, where, positions, seed=seed)
-    return maximise_within(scratch, gaussian, spaces, positions, settings=settings, seed=seed)
+    return maximise_within(scratch, gaussian, spaces, positions, settings=settings, kept=kept, seed=seed)
 
 
 def digital(scratch: Scratch, whitened: Whitened) -> tuple[Whitened, dict[str, Subspace]]:
@@ -129,9 +130,10 @@ def maximise_within(
     positions: Tensor,
     *,
     settings: PosteriorSettings,
+    kept: float = 1.0,
     seed: int = 0,
 ) -> Fit:
-    """Minimise `sum of losses + |v|^2 / 2` over what may move, from `v = 0`."""
+    """Minimise `sum of losses + |v|^2 / 2` over what may move, from `v = 0`, and go a share of the way there."""
     num_examples = scratch.num_examples
     generator = torch.Generator().manual_seed(seed)
     batches = scratch.mini_batches(positions, generator)
@@ -165,6 +167,8 @@ def maximise_within(
         num_steps=settings.num_steps,
         step_size=settings.step_size * radius,
     )
+    for moved in point.values():
+        moved.mul_(kept)
     square = math.fsum(float(moved.double().square().sum()) for moved in point.values())
     move = math.sqrt(square / max(sum(moved.numel() for moved in point.values()), 1))
     added = {name: space.told(point[name] * units[name]) for name, space in subspaces.items()}
