@@ -95,8 +95,8 @@ class PatchMoments:
             first, power = _over_taps(layer, mean, second)
         squares = first.square().sum(1)
         by_group = torch.stack([squares, (power - squares).clamp_min(0), first.sum(1)])
-        outputs = len(layer.get_parameter("weight")) // len(first)
-        squared_means, variances, means = by_group.repeat_interleave(outputs, dim=1)
+        assert isinstance(layer.weight, Tensor)
+        squared_means, variances, means = by_group.repeat_interleave(len(layer.weight) // len(first), dim=1)
         return cls(squared_means, variances, means, first)
 
 
