@@ -114,7 +114,7 @@ def test_racing_is_cheaper_and_says_so() -> None:
 
 def test_auto_says_what_it_chose() -> None:
     outcome = run_method("auto_unlabelled", receiver())
-    assert (outcome.details["chosen"], outcome.passes, outcome.details["expected_accuracy"]) == ("calibrated", 1, None)
+    assert (outcome.details["chosen"], outcome.passes, outcome.details["expected_accuracy"]) == ("structured", 2, None)
 
 
 def test_auto_says_what_it_expects_and_at_least() -> None:

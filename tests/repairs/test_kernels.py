@@ -11,7 +11,7 @@ import quietnn
 from quietnn import calibrate, transmit
 from quietnn.channels.awgn import AWGN
 from quietnn.evidence import Evidence
-from quietnn.observation import Observation, observe
+from quietnn.observation import Observation
 from quietnn.repairs.batchnorm.calibrate import calibrate_structured
 from quietnn.repairs.batchnorm.parameter_noise import parameter_noise
 from quietnn.repairs.grouped import GroupedWeights, grouped

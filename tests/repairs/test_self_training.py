@@ -58,9 +58,7 @@ def test_a_network_that_is_sure_again_is_right_more_often(network: nn.Module) ->
 
 
 @pytest.mark.parametrize("trainable", ["weights", "adapter"])
-def test_it_stands_halfway_to_the_minimum(
-    network: nn.Module, trainable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_stands_halfway_to_the_minimum(network: nn.Module, trainable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     observation, (inputs, _) = transmit(network, wnr_db=-6.0, seed=0), blobs(100, seed=20)
     half = self_train(observation, inputs, trainable=trainable)
     monkeypatch.setattr("quietnn.repairs.self_training._KEPT", 1.0)

@@ -82,7 +82,9 @@ def in_batches(images: Tensor, *, shuffle: bool = False, batch_size: int = 16) -
 def assert_alike(one: nn.Module, other: nn.Module, *, rtol: float = 1e-4) -> None:
     """Up to rounding, which two calibrations one after the other make tenfold; and up to the images looked at first."""
     for name, value in one.state_dict().items():
-        torch.testing.assert_close(other.state_dict()[name], value, rtol=rtol, atol=rtol / 10, msg=lambda m: name + m)
+        torch.testing.assert_close(
+            other.state_dict()[name], value, rtol=rtol, atol=rtol / 10, msg=lambda m, n=name: n + m
+        )
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -90,13 +90,14 @@ class PatchMoments:
         """
         mean, second = entries.mean, entries.variance + entries.mean**2
         if isinstance(layer, nn.Linear):
-            first, power, repeats = mean[None], second.sum()[None], layer.out_features
+            first, power = mean[None], second.sum()[None]
         else:
             first, power = _over_taps(layer, mean, second)
-            repeats = layer.out_channels // layer.groups
         squares = first.square().sum(1)
-        by_group = squares, (power - squares).clamp_min(0), first.sum(1)
-        return cls(*(sums.repeat_interleave(repeats) for sums in by_group), first)
+        by_group = torch.stack([squares, (power - squares).clamp_min(0), first.sum(1)])
+        assert isinstance(layer.weight, Tensor)
+        squared_means, variances, means = by_group.repeat_interleave(len(layer.weight) // len(first), dim=1)
+        return cls(squared_means, variances, means, first)
 
 
 def _over_taps(layer: nn.Module, mean: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

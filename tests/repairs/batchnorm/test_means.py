@@ -74,3 +74,11 @@ def test_dead_channels_stay_finite() -> None:
     received = quietnn.transmit(_settled(network, images), wnr_db=-6.0, seed=0)
     found = quietnn.calibrate_structured(received, images).model
     assert all(bool(torch.isfinite(tensor).all()) for tensor in found.state_dict().values())
+
+
+def test_weights_that_two_calls_share_are_corrected_once() -> None:
+    layer = nn.Linear(2, 1, bias=False)
+    before = layer.weight.detach().clone()
+    shift = Shift(layer, torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
+    take_out([shift, shift])
+    assert torch.allclose(layer.weight, before - torch.tensor([[0.0, 0.5]]))

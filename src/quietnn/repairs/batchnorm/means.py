@@ -24,14 +24,20 @@ class Shift:
 def take_out(shifts: Iterable[Shift]) -> None:
     """Take the noise along the mean patch out of the weights, in place; a patch of zeros tells nothing.
 
+    Weights that several calls share are told by the first: its patch is much like that of the next.
+
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> _ = nn.init.constant_(layer.weight, 1.0)
     >>> take_out([Shift(layer, torch.tensor([0.5]), torch.tensor([[0.0, 2.0]]))])      # 2 of the mean is 0.5 too many
     >>> layer.weight.tolist()
     [[1.0, 0.75]]
     """
+    done: set[nn.Parameter] = set()
     for shift in shifts:
         weight, patch = shift.layer.get_parameter("weight"), shift.patch
+        if weight in done:
+            continue
+        done.add(weight)
         power = patch.square().sum(1, keepdim=True)
         along = torch.where(power > 0, patch / power.clamp_min(torch.finfo(patch.dtype).tiny), 0.0)
         repeats = len(weight) // len(patch)

@@ -100,9 +100,11 @@ class NoiseAware:
             result = Posterior(sample.mean, sample.variance, 1.0, 1.0, 1.0, Gap(), torch.zeros_like(sample.mean))
         own_share = self._own_share(prediction, visit)
         if feeder:
-            share = self._of(feeder.layer, "weight").variance * visit.patches.squared_means
-            share = share / prediction.mean_shift.clamp_min(_SMALLEST)  # the rest is the bias's
-            self.shifts.append(Shift(feeder.layer, share * result.own_shift, visit.patches.entries))
+            weight = self._of(feeder.layer, "weight")
+            if mean_of(weight.variance) > 0:
+                of_weight = weight.variance * visit.patches.squared_means  # the rest is the bias's
+                shift = result.own_shift * of_weight / prediction.mean_shift.clamp_min(_SMALLEST)
+                self.shifts.append(Shift(feeder.layer, shift, visit.patches.entries))
             self._losses[feeder.position] = -math.log1p(-min(own_share, _LARGEST_SHARE))
         weights = (result.mean_weight, result.variance_weight, result.common_weight)
         self.layers.append(CalibratedLayer(visit.name, feeder.name if feeder else None, own_share, upstream, *weights))
