@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.batches import as_tensor
@@ -12,6 +12,13 @@ from quietnn.errors import InvalidConfig
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """`loss(outputs, labels)`: one loss for each example, shape (examples,)."""
+
+Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
+"""`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
+
+A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
+network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights then see all.
+"""
 
 _ROUNDING = 0.01
 """By how much probabilities in 16 bits may fail to add up to 1."""

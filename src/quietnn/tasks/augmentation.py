@@ -51,7 +51,9 @@ def noisy_logits(
     weights = {name: parameter for name, parameter in model.named_parameters() if name in names}
     stds = dict.fromkeys(weights, 0.0)
     if wnr_db is not None:
-        stds = dict.fromkeys(stds, (WeightStatistics.from_clean(weights.values()).variance / db_to_ratio(wnr_db)) ** 0.5)
+        stds = dict.fromkeys(
+            stds, (WeightStatistics.from_clean(weights.values()).variance / db_to_ratio(wnr_db)) ** 0.5
+        )
     elif share is not None:
         stds = {name: share * float(weight.detach().abs().max()) for name, weight in weights.items()}
     noisy = {name: weight + stds[name] * torch.randn_like(weight) for name, weight in weights.items()}

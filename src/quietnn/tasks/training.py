@@ -26,9 +26,9 @@ class ImageRecipe(Recipe):
 
     With `small_images = ((16, 0.4), (24, 0.7))` the first 40 % of the epochs see the images at 16x16, those up to 70 %
     at 24x24, and the rest at full size. Epochs at 16x16 cost a quarter. The last ones have the size of the test images.
-    With `weight_noise_db` every step sees the weights through noise at this WNR; with `weight_noise_share`, through noise
-    of this share of the largest weight of each tensor. `weight_clip` holds weights within so many standard deviations
-    of their tensor.
+    With `weight_noise_db` every step sees the weights through noise at this WNR; with `weight_noise_share`, through
+    noise of this share of the largest weight of each tensor. `weight_clip` holds weights within so many standard
+    deviations of their tensor.
     """
 
     num_epochs: int = 24
