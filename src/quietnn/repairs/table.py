@@ -126,9 +126,7 @@ _FITTED = {"applies": _NETWORK, "settings": _FIT, "judges_itself": True, "fits_b
 _row("posterior", _run(posterior, "settings", "seed"), by_auto=always, **_FITTED)
 _row("posterior_adapter", _run(posterior, "settings", "seed", trainable="adapter"), **_FITTED)
 _row("posterior_digital", _run(posterior, "settings", "seed", trainable="digital"), **_FITTED)
-_TAUGHT = {"applies": _NETWORK, "settings": _FIT, "fits_beside": True}
-_row("matched", _run(match), applies=_BATCH_NORM)
-_row("taught_digital", _run(posterior, "settings", "seed", trainable="digital"), **_TAUGHT)
-_row("taught_adapter", _run(posterior, "settings", "seed", trainable="adapter", budget=SMALL), **_TAUGHT)
+_row("matched", _run(match), applies=_BATCH_NORM, fits_beside=True)
+_row("matched_adapter", _run(match, trainable="adapter", budget=SMALL), applies=_BATCH_NORM, fits_beside=True)
 _row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)

@@ -50,7 +50,8 @@ def grow_resnet(shallow: ResNet | ThinResNet, deep: ResNet | ThinResNet, *, seed
     return added
 
 
-def _copy(old: BasicBlock | ThinBlock, new: BasicBlock | ThinBlock, generator: torch.Generator) -> None:
+def _copy(old: nn.Module, new: nn.Module, generator: torch.Generator) -> None:
+    assert isinstance(new, BasicBlock | ThinBlock)
     new.load_state_dict(old.state_dict())
     with torch.no_grad():
         new.bn2.weight.mul_(STRENGTH)

@@ -6,10 +6,13 @@ same inputs. Of all `alpha z + beta` the nearest to `a` has
     alpha = cov(a, z) / var(z)        beta = mean(a) - alpha mean(z)
 
 over inputs and places. Layer by layer, each on inputs that are matched already, this takes two forward passes, no
-labels and no gradients. All of it is digital: no weight changes (docs/how-it-works/teacher.md).
+labels and no gradients. All of it is digital: no weight changes. An adapter regresses what is left, `a - alpha z -
+beta`, on the inputs of the layer in front, at low rank (docs/how-it-works/teacher.md).
 """
 
-import copy
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +20,32 @@ from torch import Tensor, nn
 from quietnn.batches import Inputs, call
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import some_inputs
-from quietnn.observation import observe
+from quietnn.observation import Observation, observe, of_tensor
 from quietnn.repairs.base import Repaired
+from quietnn.repairs.batchnorm.low_rank import outputs, regress, takes
+from quietnn.repairs.beside.beside import beside_of
+from quietnn.repairs.beside.part import Part, output_axes
+from quietnn.repairs.beside.where import Where
+from quietnn.targets import with_weights
 from quietnn.watching.batch_moments import wide
 from quietnn.watching.makers import eagerly, undisturbed
 from quietnn.watching.survey import BatchNorm, Run, has_statistics, survey
+from quietnn.weights import Weights
 
 _TINY = 1e-30
 """Below every variance; a channel that never varies gets the mean alone."""
 
 
 @torch.inference_mode(False)
-def match(what: object, inputs: object, *, teacher: nn.Module | None = None) -> Repaired:
+def match(
+    what: object,
+    inputs: object,
+    *,
+    teacher: nn.Module | None = None,
+    trainable: str = "digital",
+    rank: int | None = None,
+    budget: float | None = None,
+) -> Repaired:
     """Give every BatchNorm the gain and shift that bring its outputs nearest to those of the clean network.
 
     A BatchNorm that is called more than once keeps what it has. One without gains and biases gets other statistics.
@@ -38,20 +55,27 @@ def match(what: object, inputs: object, *, teacher: nn.Module | None = None) -> 
         inputs: at least two inputs of the kind the network is for, about 100 if you can, in any form of `Evidence`. No
             more are used than run at once; what the clean network makes of these at all BatchNorms is in memory.
         teacher: the clean network, with layers of the same names; or that of the `Evidence`.
+        trainable: what may change, `"digital"`, or `"adapter"` for a low-rank addition beside linear layers and
+            two-dimensional convolutions whose outputs go straight into a BatchNorm, as well.
+        rank: of the additions; 8, or less in a small network, when not given.
+        budget: in place of a rank, the share of the network's parameters that may stand beside it.
 
     Returns:
-        The network. In its details, `alike` has the mean correlation of `z` and `a` at each BatchNorm, before.
+        The network. In its details, `beside` has what stands beside the weights, and `alike` the mean correlation of
+        `z` and `a` at each BatchNorm, before any addition.
 
     Raises:
         InvalidConfig: if there is no teacher, or one of another architecture.
 
     >>> clean = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
-    >>> noisy = copy.deepcopy(clean)
-    >>> noisy[0].weight.data *= 3.0
+    >>> noisy = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
     >>> torch.allclose(match(noisy, torch.eye(2), teacher=clean).model(torch.eye(2)), clean(torch.eye(2)), atol=1e-5)
     True
     """
-    observation = observe(what)
+    observation, where = observe(what), Where(trainable, rank, budget)
+    where.check(observation.received, observation.weights)
+    if not where.weights_stay:
+        raise InvalidConfig("matching leaves weights as they are; give trainable='digital' or trainable='adapter'")
     evidence = some_inputs(inputs, "match", teacher=teacher)
     if evidence.teacher is None:
         raise InvalidConfig(
@@ -60,20 +84,90 @@ def match(what: object, inputs: object, *, teacher: nn.Module | None = None) -> 
     known = evidence.without_labels().in_memory()
     size = min(len(known), known.batch_size)
     few = known.take(torch.arange(size) * len(known) // size).inputs
-    result = copy.deepcopy(observation.model)
-    found = survey(result, few)
+    found = survey(observation.model, few)
     if not found.places:
         raise InvalidConfig("this network has no BatchNorm with running statistics, so there is nothing to match")
-    targets = _made_at([name for name in found.places if name not in found.shared], result, evidence.teacher, few)
+    targets = _made_at(
+        [name for name in found.places if name not in found.shared], observation.model, evidence.teacher, few
+    )
+    arrived, parts = _not_undone(observation, () if found.shared else found.feeders)
+    result = _merged(arrived.model, arrived.weights, parts)
+    worth, alike = _in_turn(result, few, targets, regressed=where.trainable == "adapter")
+    if where.trainable == "adapter":
+        ranks = where.ranks(
+            {name: values for name, values in worth.items() if name in arrived.weights},
+            arrived.weights,
+            num_parameters=sum(parameter.numel() for parameter in result.parameters()),
+            spent=beside_of(arrived, result, parts).num_parameters,
+        )
+        result = _merged(arrived.model, arrived.weights, parts)
+        _in_turn(result, few, targets, ranks=ranks, parts=parts)
+        result = _merged(result, arrived.weights, parts)
+    passes = (3.0 if where.trainable == "adapter" else 2.0) * size / len(known)
+    name = "matched_adapter" if where.trainable == "adapter" else "matched"
+    return Repaired(result, name, passes, {"beside": beside_of(arrived, result, parts), "alike": alike})
+
+
+def _not_undone(
+    observation: Observation[Any, Any], feeders: Collection[str]
+) -> tuple[Observation[Any, Any], dict[str, Part]]:
+    """What arrived with its gain, which a BatchNorm behind undoes, and what undoes it beside all other matrices."""
+    first = observation.as_received or observation
+    axes = output_axes(first.model)
+    parts = {
+        name: Part().behind(of_tensor(first.gain, name), of_tensor(first.offset, name), weight, axes[name])
+        for name, weight in first.weights.items()
+        if weight.dim() > 1 and name.removesuffix(".weight") not in feeders
+    }
+    there = {name: part for name, part in parts.items() if part.scale is not None or part.low_rank is not None}
+    return replace(first, gain=1.0, offset=0.0), there
+
+
+def _merged(network: nn.Module, received: Weights, parts: Mapping[str, Part]) -> nn.Module:
+    return with_weights(network, {name: part.applied(received[name]) for name, part in parts.items()})
+
+
+def _in_turn(
+    network: nn.Module,
+    inputs: Inputs,
+    targets: Mapping[str, Tensor],
+    *,
+    regressed: bool = False,
+    ranks: Mapping[str, int] | None = None,
+    parts: dict[str, Part] | None = None,
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Match every BatchNorm in the order of a pass; with `ranks`, collect in `parts` what is added in front of each.
+
+    Returns what the directions of each addition would be worth, if `regressed`, and how alike arrivals and targets are.
+    """
+    worth: dict[str, Tensor] = {}
     alike: dict[str, float] = {}
+    done: set[str] = set()
 
     def at_norm(run: Run, name: str, module: BatchNorm, arriving: Tensor) -> None:
-        if name in targets:
-            alike[name] = _match(module, arriving, targets.pop(name))
+        if name not in targets or name in done:
+            return
+        done.add(name)
+        found = _Regressed.of(arriving, targets[name])
+        alike[name] = found.alike
+        feeder, given = run.feeder(arriving)
+        if feeder is not None and given is not None and takes(feeder.layer):
+            weight = f"{feeder.name}.weight"
+            rank = 0 if ranks is None else ranks.get(weight, 0)
+            if regressed or rank:
+                directions = regress(feeder.layer, given, found.errors)
+                worth[weight] = directions.values / found.power.sum().sqrt().clamp_min(_TINY)
+            if rank and parts is not None:
+                up, down = directions.first(rank)
+                up = up / torch.where(found.factor == 0, torch.inf, found.factor)[:, None]
+                parts[weight] = Part(low_rank=(up, down))
+                arriving.add_(outputs(feeder.layer, given, up, down))  # as if the weights had been these
+                found = _Regressed.of(arriving, targets[name])
+        found.write(module)
 
-    with undisturbed(result), eagerly(result), torch.no_grad():
-        Run(at_norm).through(result, few)
-    return Repaired(result, "matched", 2.0 * size / len(known), {"alike": alike})
+    with undisturbed(network), eagerly(network), torch.no_grad():
+        Run(at_norm).through(network, inputs)
+    return worth, alike
 
 
 def has_same_norms(model: nn.Module, teacher: nn.Module | None) -> bool:
@@ -114,25 +208,42 @@ def _made_at(names: list[str], model: nn.Module, teacher: nn.Module, inputs: Inp
     return made
 
 
-def _match(module: BatchNorm, arriving: Tensor, target: Tensor) -> float:
-    """Set what a BatchNorm does to what arrives; returns the mean correlation with the target."""
-    others = [place for place in range(arriving.dim()) if place != 1]
-    shape = [1 if place in others else -1 for place in range(arriving.dim())]
-    arriving, target = wide(arriving), wide(target)
-    mean, goal = arriving.mean(others), target.mean(others)
-    centred, wanted = arriving - mean.view(shape), target - goal.view(shape)
-    variance, power = centred.square().mean(others), wanted.square().mean(others)
-    covariance = (centred * wanted).mean(others)
-    factor = covariance / variance.clamp_min(_TINY)
-    assert module.running_mean is not None
-    assert module.running_var is not None
-    if module.affine:
-        module.running_mean.copy_(mean)
-        module.running_var.copy_(variance)
-        module.weight.copy_(factor * (variance + module.eps).sqrt())
-        module.bias.copy_(goal)
-    else:  # statistics divide, so that the factor has to be positive
-        factor = torch.where(factor > 0, factor, (variance + module.eps).rsqrt())
-        module.running_mean.copy_(mean - goal / factor)
+@dataclass(frozen=True)
+class _Regressed:
+    """A target regressed on what arrives, channel by channel."""
+
+    mean: Tensor
+    variance: Tensor
+    goal: Tensor  # the mean of the target
+    power: Tensor  # its variance
+    factor: Tensor
+    errors: Tensor
+    alike: float
+
+    @classmethod
+    def of(cls, arriving: Tensor, target: Tensor) -> "_Regressed":
+        others = [place for place in range(arriving.dim()) if place != 1]
+        shape = [1 if place in others else -1 for place in range(arriving.dim())]
+        arriving, target = wide(arriving), wide(target)
+        mean, goal = arriving.mean(others), target.mean(others)
+        centred, wanted = arriving - mean.view(shape), target - goal.view(shape)
+        variance, power = centred.square().mean(others), wanted.square().mean(others)
+        covariance = (centred * wanted).mean(others)
+        factor = covariance / variance.clamp_min(_TINY)
+        alike = float((covariance / (variance * power).sqrt().clamp_min(_TINY)).mean())
+        return cls(mean, variance, goal, power, factor, wanted - factor.view(shape) * centred, alike)
+
+    def write(self, module: BatchNorm) -> None:
+        """Let a BatchNorm do it."""
+        assert module.running_mean is not None
+        assert module.running_var is not None
+        if module.affine:
+            module.running_mean.copy_(self.mean)
+            module.running_var.copy_(self.variance)
+            module.weight.copy_(self.factor * (self.variance + module.eps).sqrt())
+            module.bias.copy_(self.goal)
+            return
+        # Statistics divide, so that the factor has to be positive.
+        factor = torch.where(self.factor > 0, self.factor, (self.variance + module.eps).rsqrt())
+        module.running_mean.copy_(self.mean - self.goal / factor)
         module.running_var.copy_((factor.pow(-2) - module.eps).clamp_min(0))
-    return float((covariance / (variance * power).sqrt().clamp_min(_TINY)).mean())

@@ -270,7 +270,8 @@ def _labels_per_example(evidence: Evidence) -> float:
     if labels is None or not labels.numel():
         return 1.0
     are_probabilities = labels.is_floating_point() and labels.dim() > 1 and evidence.loss in (cross_entropy, divergence)
-    return max(labels.numel() / len(labels) / (labels.shape[1] if are_probabilities else 1), 1.0)
+    per_example: float = labels.numel() / len(labels) / (labels.shape[1] if are_probabilities else 1)
+    return max(per_example, 1.0)
 
 
 def _scalar(loss: Tensor) -> Tensor:
