@@ -26,7 +26,7 @@ _TINY = 1e-30
 
 @dataclass(frozen=True)
 class LowRank:
-    """Columns `U`, rows `S V (C + lambda)^(-1/2)`, and the `values` in `S`: roots of the errors that directions take."""
+    """Columns `U`, rows `S V (C + lambda)^(-1/2)`, and the values `S`: roots of the errors that directions take off."""
 
     up: Tensor
     down: Tensor
