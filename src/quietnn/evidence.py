@@ -23,17 +23,7 @@ from quietnn.batches import (
     take,
 )
 from quietnn.errors import InvalidConfig, check_function
-from quietnn.losses import (
-    Loss,
-    Losses,
-    Verdict,
-    checked_labels,
-    cross_entropy,
-    finite,
-    losses_of,
-    mean_loss_of,
-    right_of,
-)
+from quietnn.losses import Loss, Losses, Verdict, checked_labels, cross_entropy, finite, mean_loss_of, verdict_of
 from quietnn.score import Score, SubsetScore, as_score
 from quietnn.teaching import check_teacher, divergence, told_by
 from quietnn.variants import Variants
@@ -236,26 +226,20 @@ class Evidence:
     def without_labels(self) -> "Evidence":
         """The inputs alone; those of a loader stay there."""
         inputs = InputsOf(self.inputs) if self.is_streamed else self.inputs
-        return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None, teacher=None)
+        told = dict.fromkeys(("labels", "teacher", "mean_loss", "num_examples", "score"))
+        return replace(self, inputs=inputs, **told)
 
     def judge(self, network: nn.Module) -> Verdict:
         """Run a network on all examples in evaluation mode, batch by batch; its modes are restored.
 
         With `mean_loss`, examples are judged one at a time, because it returns only the mean of several.
         """
-        losses: list[Tensor] = []
-        right: list[Tensor | None] = []
         with in_evaluation(network):
             if self.mean_loss is not None:
                 every_one = torch.arange(len(self)).reshape(-1, 1)
                 losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
                 return Verdict(finite(losses), None)
-            for inputs, labels in self.batches():
-                outputs = self.run(network, inputs)
-                losses.append(losses_of(self.loss, outputs, labels))
-                right.append(right_of(outputs, labels))
-        known = [one for one in right if one is not None]
-        return Verdict(finite(losses), torch.cat(known) if len(known) == len(right) else None)
+            return verdict_of(self.loss, ((self.run(network, inputs), labels) for inputs, labels in self.batches()))
 
     def loss_at(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         """The mean loss at some positions, in the form that gradients are taken of (`Loss`)."""

@@ -1,6 +1,6 @@
 """Labels, and the loss of each example: class numbers, probabilities, or anything that a loss of one's own compares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -151,6 +151,17 @@ class Verdict:
     def at(self, positions: Tensor) -> "Verdict":
         """The same on some of the examples."""
         return Verdict(self.losses[positions], None if self.right is None else self.right[positions])
+
+
+def verdict_of(loss: Losses, pairs: Iterable[tuple[Tensor, Tensor | None]]) -> Verdict:
+    """What outputs and labels say together, batch after batch."""
+    losses: list[Tensor] = []
+    rights: list[Tensor | None] = []
+    for outputs, labels in pairs:
+        losses.append(losses_of(loss, outputs, labels))
+        rights.append(right_of(outputs, labels))
+    known = [one for one in rights if one is not None]
+    return Verdict(finite(losses), torch.cat(known) if len(known) == len(rights) else None)
 
 
 def joined(verdicts: Sequence[Verdict]) -> Verdict:

@@ -110,6 +110,29 @@ def test_a_gain_that_a_batch_norm_undoes_needs_no_factor(pictures: Pictures) -> 
     assert list(beside.scales) == list(beside.low_rank) == ["head.weight"]
 
 
+def test_the_head_gets_a_factor_and_a_bias_by_least_squares(miniature: Miniature) -> None:
+    observation = transmit(miniature.model, wnr_db=0.0, seed=1)
+    result = match(observation, miniature.inputs, teacher=miniature.model)
+    with torch.no_grad():
+        left = miniature.model(miniature.inputs) - result.model(miniature.inputs)
+        outputs = result.model(miniature.inputs)
+    assert float(left.mean(0).abs().max()) < 1e-4
+    assert float((left * outputs).mean(0).abs().max()) < 1e-3
+    assert list(result.details["beside"].scales) == ["3.weight"]
+
+
+@pytest.mark.parametrize("wnr_db", [0.0, 6.0, 12.0])
+def test_small_networks_come_nearer_to_the_clean_one(wnr_db: float) -> None:
+    """Without a match of the head two of these twelve moved away: noise that is held down makes outputs smaller."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        clean = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3)).eval()
+        judged = Evidence(torch.randn(300, 4), teacher=clean)
+        observation = transmit(clean, wnr_db=wnr_db, seed=seed)
+        matched = match(observation, torch.randn(80, 4), teacher=clean).model
+        assert judged.score_of(matched).loss < 0.9 * judged.score_of(observation.received).loss
+
+
 def test_an_adapter_is_nearer_the_larger_it_is_and_keeps_to_its_budget(pictures: Pictures) -> None:
     observation = transmit(pictures, wnr_db=0.0, seed=5)
     asked = {"teacher": pictures, "method": "matched", "trainable": "adapter"}

@@ -5,19 +5,20 @@ same inputs. Of all `alpha z + beta` the nearest to `a` has
 
     alpha = cov(a, z) / var(z)        beta = mean(a) - alpha mean(z)
 
-over inputs and places. Layer by layer, each on inputs that are matched already, this takes two forward passes, no
-labels and no gradients. All of it is digital: no weight changes. An adapter regresses what is left, `a - alpha z -
-beta`, on the inputs of the layer in front, at low rank (docs/how-it-works/teacher.md).
+over inputs and places. Layer by layer, each on inputs that are matched already, this takes two forward passes, and
+neither labels nor gradients. The outputs of a linear head get the same. All of it is digital: no weight changes. An
+adapter regresses what is left, `a - alpha z - beta`, on the inputs of the layer in front, at low rank
+(docs/how-it-works/teacher.md).
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quietnn.batches import Inputs, call
+from quietnn.batches import Inputs, call, logits_of
 from quietnn.errors import InvalidConfig
 from quietnn.evidence import some_inputs
 from quietnn.observation import Observation, observe, of_tensor
@@ -29,7 +30,7 @@ from quietnn.repairs.beside.where import Where
 from quietnn.targets import with_weights
 from quietnn.watching.batch_moments import wide
 from quietnn.watching.makers import eagerly, undisturbed
-from quietnn.watching.survey import BatchNorm, Run, has_statistics, survey
+from quietnn.watching.survey import BatchNorm, Feeder, Run, has_statistics, survey
 from quietnn.weights import Weights
 
 _TINY = 1e-30
@@ -46,7 +47,7 @@ def match(
     rank: int | None = None,
     budget: float | None = None,
 ) -> Repaired:
-    """Give every BatchNorm the gain and shift that bring its outputs nearest to those of the clean network.
+    """Give every BatchNorm, and the head, the gain and shift that bring outputs nearest to those of the clean network.
 
     A BatchNorm that is called more than once keeps what it has. One without gains and biases gets other statistics.
 
@@ -87,25 +88,24 @@ def match(
     found = survey(observation.model, few)
     if not found.places:
         raise InvalidConfig("this network has no BatchNorm with running statistics, so there is nothing to match")
-    targets = _made_at(
-        [name for name in found.places if name not in found.shared], observation.model, evidence.teacher, few
-    )
-    arrived, parts = _not_undone(observation, () if found.shared else found.feeders)
-    result = _merged(arrived.model, arrived.weights, parts)
-    worth, alike = _in_turn(result, few, targets, regressed=where.trainable == "adapter")
+    names = [name for name in found.places if name not in found.shared]
+    taught = _made_at(names, observation.model, evidence.teacher, few)
+    arrived, undone = _not_undone(observation, () if found.shared else found.feeders)
+    network, parts = _merged(arrived.model, arrived.weights, undone), dict(undone)
+    passed = _in_turn(network, few, taught, parts, regressed=where.trainable == "adapter")
     if where.trainable == "adapter":
         ranks = where.ranks(
-            {name: values for name, values in worth.items() if name in arrived.weights},
+            {name: values for name, values in passed.worth.items() if name in arrived.weights},
             arrived.weights,
-            num_parameters=sum(parameter.numel() for parameter in result.parameters()),
-            spent=beside_of(arrived, result, parts).num_parameters,
+            num_parameters=sum(parameter.numel() for parameter in network.parameters()),
+            spent=beside_of(arrived, network, parts).num_parameters,
         )
-        result = _merged(arrived.model, arrived.weights, parts)
-        _in_turn(result, few, targets, ranks=ranks, parts=parts)
-        result = _merged(result, arrived.weights, parts)
+        network, parts = _merged(arrived.model, arrived.weights, undone), dict(undone)
+        _in_turn(network, few, taught, parts, ranks=ranks)
+    finished = _merged(network, arrived.weights, parts)
     passes = (3.0 if where.trainable == "adapter" else 2.0) * size / len(known)
     name = "matched_adapter" if where.trainable == "adapter" else "matched"
-    return Repaired(result, name, passes, {"beside": beside_of(arrived, result, parts), "alike": alike})
+    return Repaired(finished, name, passes, {"beside": beside_of(arrived, finished, parts), "alike": passed.alike})
 
 
 def _not_undone(
@@ -127,47 +127,75 @@ def _merged(network: nn.Module, received: Weights, parts: Mapping[str, Part]) ->
     return with_weights(network, {name: part.applied(received[name]) for name, part in parts.items()})
 
 
+@dataclass(frozen=True)
+class _Taught:
+    """What the clean network makes of the inputs: behind each BatchNorm, and in the end."""
+
+    behind: Mapping[str, Tensor]
+    output: Tensor
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """What the directions of each addition would be worth, and how alike arrivals and targets are."""
+
+    worth: dict[str, Tensor] = field(default_factory=dict)
+    alike: dict[str, float] = field(default_factory=dict)
+
+
 def _in_turn(
     network: nn.Module,
     inputs: Inputs,
-    targets: Mapping[str, Tensor],
+    taught: _Taught,
+    parts: dict[str, Part],
     *,
     regressed: bool = False,
     ranks: Mapping[str, int] | None = None,
-    parts: dict[str, Part] | None = None,
-) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Match every BatchNorm in the order of a pass; with `ranks`, collect in `parts` what is added in front of each.
+) -> _Passed:
+    """Match every BatchNorm in the order of a pass, in place, and the head; `parts` gets what stands beside matrices.
 
-    Returns what the directions of each addition would be worth, if `regressed`, and how alike arrivals and targets are.
+    With `ranks` that is an addition in front of BatchNorms, too. What it would be worth is found if `regressed`.
     """
-    worth: dict[str, Tensor] = {}
-    alike: dict[str, float] = {}
-    done: set[str] = set()
+    passed = _Passed()
 
     def at_norm(run: Run, name: str, module: BatchNorm, arriving: Tensor) -> None:
-        if name not in targets or name in done:
+        if name not in taught.behind or name in passed.alike:
             return
-        done.add(name)
-        found = _Regressed.of(arriving, targets[name])
-        alike[name] = found.alike
+        found = _Regressed.of(arriving, taught.behind[name])
+        passed.alike[name] = found.alike
         feeder, given = run.feeder(arriving)
         if feeder is not None and given is not None and takes(feeder.layer):
             weight = f"{feeder.name}.weight"
             rank = 0 if ranks is None else ranks.get(weight, 0)
             if regressed or rank:
                 directions = regress(feeder.layer, given, found.errors)
-                worth[weight] = directions.values / found.power.sum().sqrt().clamp_min(_TINY)
-            if rank and parts is not None:
+                passed.worth[weight] = directions.values / found.power.sum().sqrt().clamp_min(_TINY)
+            if rank:
                 up, down = directions.first(rank)
                 up = up / torch.where(found.factor == 0, torch.inf, found.factor)[:, None]
                 parts[weight] = Part(low_rank=(up, down))
                 arriving.add_(outputs(feeder.layer, given, up, down))  # as if the weights had been these
-                found = _Regressed.of(arriving, targets[name])
+                found = _Regressed.of(arriving, taught.behind[name])
         found.write(module)
 
     with undisturbed(network), eagerly(network), torch.no_grad():
-        Run(at_norm).through(network, inputs)
-    return worth, alike
+        run = Run(at_norm)
+        made = logits_of(run.through(network, inputs))
+        feeder = run.feeder(made)[0]
+        if feeder is not None and made.dim() == 2 and made.shape == taught.output.shape:
+            _match_head(feeder, _Regressed.of(made, taught.output), parts)
+    return passed
+
+
+def _match_head(feeder: Feeder, found: "_Regressed", parts: dict[str, Part]) -> None:
+    """A factor and a bias for each output: what BatchNorms that hold noise down have made smaller is undone."""
+    bias, weight = feeder.layer.bias, f"{feeder.name}.weight"
+    if not isinstance(feeder.layer, nn.Linear) or bias is None:
+        return
+    before, factor = parts.get(weight, Part()), found.factor[:, None]
+    low_rank = None if before.low_rank is None else (factor * before.low_rank[0], before.low_rank[1])
+    parts[weight] = Part(factor if before.scale is None else factor * before.scale, low_rank)
+    bias.copy_(found.goal - found.factor * (found.mean - bias))
 
 
 def has_same_norms(model: nn.Module, teacher: nn.Module | None) -> bool:
@@ -185,8 +213,8 @@ def has_same_norms(model: nn.Module, teacher: nn.Module | None) -> bool:
     return bool(own) and all(others.get(name) == channels for name, channels in own.items())
 
 
-def _made_at(names: list[str], model: nn.Module, teacher: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
-    """What the BatchNorms of a teacher make of inputs."""
+def _made_at(names: list[str], model: nn.Module, teacher: nn.Module, inputs: Inputs) -> _Taught:
+    """What a teacher makes of inputs."""
     if not has_same_norms(model, teacher):
         raise InvalidConfig(
             "the teacher does not have the BatchNorms of this network; give the clean network of the same "
@@ -201,11 +229,11 @@ def _made_at(names: list[str], model: nn.Module, teacher: nn.Module, inputs: Inp
     ]
     try:
         with undisturbed(teacher), eagerly(teacher), torch.no_grad():
-            call(teacher, inputs)
+            output = logits_of(call(teacher, inputs)).detach()
     finally:
         for hook in hooks:
             hook.remove()
-    return made
+    return _Taught(made, output)
 
 
 @dataclass(frozen=True)
