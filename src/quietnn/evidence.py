@@ -226,7 +226,7 @@ class Evidence:
     def without_labels(self) -> "Evidence":
         """The inputs alone; those of a loader stay there."""
         inputs = InputsOf(self.inputs) if self.is_streamed else self.inputs
-        told = dict.fromkeys(("labels", "teacher", "mean_loss", "num_examples", "score"))
+        told: dict[str, Any] = dict.fromkeys(("labels", "teacher", "mean_loss", "num_examples", "score"))
         return replace(self, inputs=inputs, **told)
 
     def judge(self, network: nn.Module) -> Verdict:

@@ -121,6 +121,14 @@ def test_the_head_gets_a_factor_and_a_bias_by_least_squares(miniature: Miniature
     assert list(result.details["beside"].scales) == ["3.weight"]
 
 
+def test_a_head_that_carries_no_noise_stays(pictures: Pictures) -> None:
+    observation = transmit(pictures, wnr_db=0.0, seed=5)
+    noisy = tuple(name for name in observation.weights if not name.startswith("head"))
+    result = match(observation.on(observation.received, noisy=noisy), images(), teacher=pictures)
+    assert torch.equal(result.model.head.weight, observation.received.head.weight)
+    assert error(result.details["beside"].wrap(observation.received), result.model, images()) < 1e-9
+
+
 @pytest.mark.parametrize("wnr_db", [0.0, 6.0, 12.0])
 def test_small_networks_come_nearer_to_the_clean_one(wnr_db: float) -> None:
     """Without a match of the head two of these twelve moved away: noise that is held down makes outputs smaller."""

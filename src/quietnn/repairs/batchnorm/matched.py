@@ -89,7 +89,7 @@ def match(
     if not found.places:
         raise InvalidConfig("this network has no BatchNorm with running statistics, so there is nothing to match")
     names = [name for name in found.places if name not in found.shared]
-    taught = _made_at(names, observation.model, evidence.teacher, few)
+    taught = _made_at(names, observation, evidence.teacher, few)
     arrived, undone = _not_undone(observation, () if found.shared else found.feeders)
     network, parts = _merged(arrived.model, arrived.weights, undone), dict(undone)
     passed = _in_turn(network, few, taught, parts, regressed=where.trainable == "adapter")
@@ -129,10 +129,11 @@ def _merged(network: nn.Module, received: Weights, parts: Mapping[str, Part]) ->
 
 @dataclass(frozen=True)
 class _Taught:
-    """What the clean network makes of the inputs: behind each BatchNorm, and in the end."""
+    """What the clean network makes of the inputs, behind each BatchNorm and in the end; and what is noisy."""
 
     behind: Mapping[str, Tensor]
     output: Tensor
+    noisy: Collection[str]
 
 
 @dataclass(frozen=True)
@@ -182,20 +183,21 @@ def _in_turn(
         run = Run(at_norm)
         made = logits_of(run.through(network, inputs))
         feeder = run.feeder(made)[0]
-        if feeder is not None and made.dim() == 2 and made.shape == taught.output.shape:
+        is_head = made.dim() == 2 and made.shape == taught.output.shape
+        if is_head and feeder is not None and f"{feeder.name}.weight" in taught.noisy:
             _match_head(feeder, _Regressed.of(made, taught.output), parts)
     return passed
 
 
 def _match_head(feeder: Feeder, found: "_Regressed", parts: dict[str, Part]) -> None:
     """A factor and a bias for each output: what BatchNorms that hold noise down have made smaller is undone."""
-    bias, weight = feeder.layer.bias, f"{feeder.name}.weight"
-    if not isinstance(feeder.layer, nn.Linear) or bias is None:
+    head, weight = feeder.layer, f"{feeder.name}.weight"
+    if not isinstance(head, nn.Linear) or head.bias is None:
         return
     before, factor = parts.get(weight, Part()), found.factor[:, None]
     low_rank = None if before.low_rank is None else (factor * before.low_rank[0], before.low_rank[1])
     parts[weight] = Part(factor if before.scale is None else factor * before.scale, low_rank)
-    bias.copy_(found.goal - found.factor * (found.mean - bias))
+    head.bias.copy_(found.goal - found.factor * (found.mean - head.bias))
 
 
 def has_same_norms(model: nn.Module, teacher: nn.Module | None) -> bool:
@@ -213,9 +215,9 @@ def has_same_norms(model: nn.Module, teacher: nn.Module | None) -> bool:
     return bool(own) and all(others.get(name) == channels for name, channels in own.items())
 
 
-def _made_at(names: list[str], model: nn.Module, teacher: nn.Module, inputs: Inputs) -> _Taught:
+def _made_at(names: list[str], observation: Observation[Any, Any], teacher: nn.Module, inputs: Inputs) -> _Taught:
     """What a teacher makes of inputs."""
-    if not has_same_norms(model, teacher):
+    if not has_same_norms(observation.model, teacher):
         raise InvalidConfig(
             "the teacher does not have the BatchNorms of this network; give the clean network of the same "
             "architecture, or fit to the outputs of another: repair(model, inputs, teacher=other, method='posterior')"
@@ -233,7 +235,7 @@ def _made_at(names: list[str], model: nn.Module, teacher: nn.Module, inputs: Inp
     finally:
         for hook in hooks:
             hook.remove()
-    return _Taught(made, output)
+    return _Taught(made, output, observation.weights)
 
 
 @dataclass(frozen=True)
