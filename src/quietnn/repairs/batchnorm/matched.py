@@ -1,14 +1,15 @@
-"""BatchNorms matched to those of the clean network, which whoever programmed a chip has: a gain and a shift by channel.
+"""BatchNorms matched to those of the clean network, which whoever programmed a chip has: gain and shift by channel.
 
-Let `z` be what enters a channel of a BatchNorm on the noisy network, and `a` what the clean network makes there of the
-same inputs. Of all `alpha z + beta` the nearest to `a` has
+Let `z` be what enters a channel of a BatchNorm on the noisy network, `a` what the clean network makes there of the same
+inputs, and `rho` their correlation over inputs and places. What replaces `a` is `alpha z + beta` with
 
-    alpha = cov(a, z) / var(z)        beta = mean(a) - alpha mean(z)
+    alpha = sqrt(rho) std(a) / std(z)        beta = mean(a) - alpha mean(z)
 
-over inputs and places. Layer by layer, each on inputs that are matched already, this takes two forward passes, and
-neither labels nor gradients. The outputs of a linear head get the same. All of it is digital: no weight changes. An
-adapter regresses what is left, `a - alpha z - beta`, on the inputs of the layer in front, at low rank
-(docs/how-it-works/teacher.md).
+Least squares has `rho` in place of its root, and equal variances have 1: the one makes networks fade under strong
+noise, the other passes all noise on. Layer by layer, each on inputs that are matched already, this takes two forward
+passes, and neither labels nor gradients. The outputs of a linear head are matched by least squares. All of it is
+digital: no weight changes. An adapter regresses what least squares leave on the inputs of the layer in front, at low
+rank (docs/how-it-works/teacher.md).
 """
 
 from collections.abc import Collection, Mapping
@@ -34,7 +35,10 @@ from quietnn.watching.survey import BatchNorm, Feeder, Run, has_statistics, surv
 from quietnn.weights import Weights
 
 _TINY = 1e-30
-"""Below every variance; a channel that never varies gets the mean alone."""
+"""Below every variance."""
+
+_ROUNDING = 16
+"""Rounding errors of the mean that a channel has to vary by; one that never varies gets the mean alone."""
 
 
 @torch.inference_mode(False)
@@ -88,6 +92,9 @@ def match(
     found = survey(observation.model, few)
     if not found.places:
         raise InvalidConfig("this network has no BatchNorm with running statistics, so there is nothing to match")
+    if observation.noise_variance is not None and observation.mean_noise_variance == 0:
+        same = with_weights(observation.model, {})
+        return Repaired(same, "matched", 0.0, {"beside": beside_of(observation, same, {}), "alike": {}})
     names = [name for name in found.places if name not in found.shared]
     taught = _made_at(names, observation, evidence.teacher, few)
     arrived, undone = _not_undone(observation, () if found.shared else found.feeders)
@@ -246,7 +253,8 @@ class _Regressed:
     variance: Tensor
     goal: Tensor  # the mean of the target
     power: Tensor  # its variance
-    factor: Tensor
+    factor: Tensor  # by least squares
+    gain: Tensor  # half-way to that of equal variances
     errors: Tensor
     alike: float
 
@@ -258,10 +266,13 @@ class _Regressed:
         mean, goal = arriving.mean(others), target.mean(others)
         centred, wanted = arriving - mean.view(shape), target - goal.view(shape)
         variance, power = centred.square().mean(others), wanted.square().mean(others)
-        covariance = (centred * wanted).mean(others)
+        varies = variance.sqrt() > _ROUNDING * torch.finfo(variance.dtype).eps * mean.abs()
+        covariance = (centred * wanted).mean(others) * varies
         factor = covariance / variance.clamp_min(_TINY)
-        alike = float((covariance / (variance * power).sqrt().clamp_min(_TINY)).mean())
-        return cls(mean, variance, goal, power, factor, wanted - factor.view(shape) * centred, alike)
+        alike = covariance / (variance * power).sqrt().clamp_min(_TINY)
+        gain = (power / variance.clamp_min(_TINY) * alike.abs()).sqrt() * alike.sign()
+        errors = wanted - factor.view(shape) * centred
+        return cls(mean, variance, goal, power, factor, gain, errors, float(alike.mean()))
 
     def write(self, module: BatchNorm) -> None:
         """Let a BatchNorm do it."""
@@ -270,10 +281,10 @@ class _Regressed:
         if module.affine:
             module.running_mean.copy_(self.mean)
             module.running_var.copy_(self.variance)
-            module.weight.copy_(self.factor * (self.variance + module.eps).sqrt())
+            module.weight.copy_(self.gain * (self.variance + module.eps).sqrt())
             module.bias.copy_(self.goal)
             return
         # Statistics divide, so that the factor has to be positive.
-        factor = torch.where(self.factor > 0, self.factor, (self.variance + module.eps).rsqrt())
-        module.running_mean.copy_(self.mean - self.goal / factor)
-        module.running_var.copy_((factor.pow(-2) - module.eps).clamp_min(0))
+        gain = torch.where(self.gain > 0, self.gain, (self.variance + module.eps).rsqrt())
+        module.running_mean.copy_(self.mean - self.goal / gain)
+        module.running_var.copy_((gain.pow(-2) - module.eps).clamp_min(0))
