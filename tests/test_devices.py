@@ -49,7 +49,9 @@ def test_every_repair_keeps_the_dtype_of_the_network(network: str, dtype: torch.
     applied = [name for name, row in quietnn.REPAIRS.items() if row.applies(observation) and name != "auto"]
     assert {"mmse", "mmse_pb_layerwise", "self_trained", "posterior", "lora"} < set(applied)
     for name in applied:
-        repaired = quietnn.repair(observation, inputs.to(dtype), LABELS, method=name).model
+        asked = {"teacher": model} if quietnn.REPAIRS[name].needs == "teacher" else {"labels": LABELS}
+        asked |= {"trainable": "adapter", "rank": 1} if name == "matched_adapter" else {}
+        repaired = quietnn.repair(observation, inputs.to(dtype), method=name, **asked).model
         assert {one.dtype for one in repaired.parameters()} == {dtype}, name
         assert all(bool(one.isfinite().all()) for one in repaired.state_dict().values()), name
         assert repaired(inputs.to(dtype)).dtype == dtype, name

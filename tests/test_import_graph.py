@@ -27,6 +27,7 @@ ORDER = (
     "score",
     "losses",
     "variants",
+    "teaching",
     "evidence",
     "watching",
     "noise_power",

@@ -23,16 +23,10 @@ from quietnn.batches import (
     take,
 )
 from quietnn.errors import InvalidConfig, check_function
-from quietnn.losses import Losses, Verdict, checked_labels, cross_entropy, finite, losses_of, mean_loss_of, right_of
+from quietnn.losses import Loss, Losses, Verdict, checked_labels, cross_entropy, finite, mean_loss_of, verdict_of
 from quietnn.score import Score, SubsetScore, as_score
+from quietnn.teaching import check_teacher, divergence, told_by
 from quietnn.variants import Variants
-
-Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
-"""`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
-
-A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
-network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights then see all.
-"""
 
 BATCH_SIZE = 256
 """Examples that go through a network at once where nothing else is said: a gradient of ResNet18 then takes 4 GB."""
@@ -65,6 +59,7 @@ class Evidence:
             network; repairs without labels call the network on the inputs.
         mean_loss: replaces inputs, labels and loss for methods that fit weights, see `Loss`. It needs `num_examples`.
         num_examples: how many positions `mean_loss` can address.
+        teacher: the clean network; its outputs, for inputs and for their variants, are the labels that `loss` compares.
 
     >>> evidence = Evidence(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
     >>> len(evidence), round(evidence.score_of(nn.Identity()).loss, 4)       # two classes, equal logits: log 2
@@ -81,11 +76,14 @@ class Evidence:
     run: Callable[[nn.Module, Inputs], Tensor] = field(default=outputs_of)
     mean_loss: Loss | None = None
     num_examples: int | None = None
+    teacher: nn.Module | None = None
 
     def __post_init__(self) -> None:
         """Bring inputs and labels into tensors, and refuse what no network can be run or judged on."""
-        if self.loss is None:
-            object.__setattr__(self, "loss", cross_entropy)
+        if self.teacher is not None:
+            check_teacher(self.teacher, self.inputs, self.labels)
+        if self.loss is None or self.loss is cross_entropy:
+            object.__setattr__(self, "loss", cross_entropy if self.teacher is None else divergence)
         for name, parameters in _CALLED_WITH.items():
             given = getattr(self, name)
             check_function(name, None if name == "augment" and given is False else given, parameters)
@@ -122,12 +120,10 @@ class Evidence:
         """One line."""
         if self.is_streamed:
             what = f"{type(self.inputs).__name__} of batches"
-        elif self.mean_loss is not None or self.inputs is not None:
-            what = f"{len(self)} examples"
         else:
-            what = "nothing"
+            what = f"{len(self)} examples" if len(self) else "nothing"
         labels = ", labels" if self.labels is not None or self.mean_loss is not None else ""
-        return f"Evidence({what}{labels})"
+        return f"Evidence({what}{labels if self.teacher is None else ', a teacher'})"
 
     @classmethod
     def of(cls, inputs: object = None, labels: object = None, **more: Any) -> "Evidence":
@@ -150,7 +146,7 @@ class Evidence:
     @cached_property
     def has_labels(self) -> bool:
         """Whether networks can be judged on labels, or by a loss that needs none."""
-        told = self.mean_loss is not None or self.labels is not None
+        told = self.mean_loss is not None or self.labels is not None or self.teacher is not None
         return told or (self.is_streamed and next(self.batches())[1] is not None)
 
     @property
@@ -166,6 +162,10 @@ class Evidence:
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor | None]]:
         """Inputs and labels, `batch_size` at a time or in the loader's batches. Each batch is checked."""
+        if self.teacher is not None and self.labels is None:
+            for inputs, _ in replace(self, teacher=None).batches():
+                yield inputs, told_by(self.teacher, inputs, self.run)
+            return
         if not self.is_streamed:
             for start in range(0, num_inputs(self.inputs), self.batch_size):
                 part = slice(start, start + self.batch_size)
@@ -198,7 +198,7 @@ class Evidence:
 
     def in_memory(self) -> "Evidence":
         """The same with all examples in tensors, which methods that fit need; read once from a loader."""
-        return self._gathered if self.is_streamed else self
+        return self._gathered if self.is_streamed or (self.labels is None and self.teacher is not None) else self
 
     @cached_property
     def _gathered(self) -> "Evidence":
@@ -226,36 +226,31 @@ class Evidence:
     def without_labels(self) -> "Evidence":
         """The inputs alone; those of a loader stay there."""
         inputs = InputsOf(self.inputs) if self.is_streamed else self.inputs
-        return replace(self, inputs=inputs, labels=None, mean_loss=None, num_examples=None, score=None)
+        told: dict[str, Any] = dict.fromkeys(("labels", "teacher", "mean_loss", "num_examples", "score"))
+        return replace(self, inputs=inputs, **told)
 
     def judge(self, network: nn.Module) -> Verdict:
         """Run a network on all examples in evaluation mode, batch by batch; its modes are restored.
 
         With `mean_loss`, examples are judged one at a time, because it returns only the mean of several.
         """
-        losses: list[Tensor] = []
-        right: list[Tensor | None] = []
         with in_evaluation(network):
             if self.mean_loss is not None:
                 every_one = torch.arange(len(self)).reshape(-1, 1)
                 losses = [torch.as_tensor(self.mean_loss(network, one, None)).reshape(1) for one in every_one]
                 return Verdict(finite(losses), None)
-            for inputs, labels in self.batches():
-                outputs = self.run(network, inputs)
-                losses.append(losses_of(self.loss, outputs, labels))
-                right.append(right_of(outputs, labels))
-        known = [one for one in right if one is not None]
-        return Verdict(finite(losses), torch.cat(known) if len(known) == len(right) else None)
+            return verdict_of(self.loss, ((self.run(network, inputs), labels) for inputs, labels in self.batches()))
 
     def loss_at(self, network: nn.Module, positions: Tensor, generator: torch.Generator | None) -> Tensor:
         """The mean loss at some positions, in the form that gradients are taken of (`Loss`)."""
         if self.mean_loss is not None:
             return self.mean_loss(network, positions, generator)
         known = self.in_memory()
-        inputs = take(known.inputs, positions)
+        inputs, labels = take(known.inputs, positions), known.labels[positions]
         if self.augment and generator is not None and isinstance(inputs, Tensor):
             inputs = self.augment(inputs, generator)
-        return mean_loss_of(self.loss, self.run(network, inputs), known.labels[positions])
+            labels = labels if self.teacher is None else told_by(self.teacher, inputs, self.run)
+        return mean_loss_of(self.loss, self.run(network, inputs), labels)
 
     def score_of(self, network: nn.Module) -> Score:
         """The score of a network: by the function given, else accuracy and loss on the examples."""

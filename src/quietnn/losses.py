@@ -1,10 +1,10 @@
 """Labels, and the loss of each example: class numbers, probabilities, or anything that a loss of one's own compares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from quietnn.batches import as_tensor
@@ -12,6 +12,13 @@ from quietnn.errors import InvalidConfig
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """`loss(outputs, labels)`: one loss for each example, shape (examples,)."""
+
+Loss = Callable[[nn.Module, Tensor, "torch.Generator | None"], Tensor]
+"""`loss(network, positions, generator)`: the mean loss of the examples at these positions, as a scalar tensor.
+
+A generator is given while weights are fitted (augment then, with no other source of randomness) and is None where the
+network is judged. Call the network once with all positions if you can: BatchNorms that follow the weights then see all.
+"""
 
 _ROUNDING = 0.01
 """By how much probabilities in 16 bits may fail to add up to 1."""
@@ -144,6 +151,17 @@ class Verdict:
     def at(self, positions: Tensor) -> "Verdict":
         """The same on some of the examples."""
         return Verdict(self.losses[positions], None if self.right is None else self.right[positions])
+
+
+def verdict_of(loss: Losses, pairs: Iterable[tuple[Tensor, Tensor | None]]) -> Verdict:
+    """What outputs and labels say together, batch after batch."""
+    losses: list[Tensor] = []
+    rights: list[Tensor | None] = []
+    for outputs, labels in pairs:
+        losses.append(losses_of(loss, outputs, labels))
+        rights.append(right_of(outputs, labels))
+    known = [one for one in rights if one is not None]
+    return Verdict(finite(losses), torch.cat(known) if len(known) == len(rights) else None)
 
 
 def joined(verdicts: Sequence[Verdict]) -> Verdict:

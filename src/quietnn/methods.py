@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from quietnn.records.schema import CLEAN as CLEAN
 
-NEEDS = ("nothing", "inputs", "shares", "labels")
+NEEDS = ("nothing", "inputs", "shares", "labels", "teacher")
 """What a method can need beside the noisy weights, each more than the one before: inputs, inputs whose classes have
-known shares, inputs with labels."""
+known shares, inputs with labels, inputs with the clean network to tell labels."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ _ROWS = (
     ("posterior", "Posterior", "#44AA99", "h", "-", "labels", 148, "posterior.md"),
     ("posterior_adapter", "Posterior, adapter", "#227766", "$A$", "-.", "labels", 154, "posterior.md"),
     ("posterior_digital", "Posterior, digital", "#88CCBB", "$O$", ":", "labels", 148, "posterior.md"),
+    ("matched", "Matched to the clean network", "#5E2A00", "$M$", "-", "teacher", 2, "teacher.md"),
+    ("matched_adapter", "Matched, adapter", "#AA5533", "$Q$", "-.", "teacher", 3, "teacher.md"),
     ("mmse_pb_fixed", "MMSE_pb fixed", "#117733", "+", "-", "labels", 0, "noisy-training.md"),
     ("mmse_pb_fixed_oracle", "MMSE_pb fixed, oracle", "#7DA87B", "2", ":", "labels", 0, "noisy-training.md"),
     ("carried", "Prior carried", "#AA4499", "x", "-", "labels", 0, "noisy-training.md"),

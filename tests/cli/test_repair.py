@@ -174,3 +174,22 @@ def test_what_stands_beside_a_pt_file_is_safetensors_which_is_said_before_the_re
     monkeypatch.setattr("quietnn.repairs.front.repair", lambda *_, **__: pytest.fail("it began"))
     with pytest.raises(InvalidConfig, match=r"name it beside\.safetensors"):
         call(tmp_path / "noisy.pt", tmp_path / "beside.pt", *asked)
+
+
+def test_the_clean_weights_teach_and_what_they_teach_stands_beside(sent: Path, tmp_path: Path) -> None:
+    out, clean = tmp_path / "beside.safetensors", tmp_path / "clean.safetensors"
+    asked = ("--teacher", clean, "--recorded", "--method", "matched")
+    told = call(sent, out, "--task", "digits", *asked, "--trainable", "digital")
+    assert "matched" in told
+    assert "beside the weights, which stay" in told
+    beside = quietnn.Beside.from_state_dict(load_file(out))
+    task = digits_task()
+    chip = task.load_model()
+    chip.load_state_dict(load_file(sent))
+    losses = [task.score_of(one, task.test_examples(200)).loss for one in (chip, beside.wrap(chip))]
+    assert losses[1] < losses[0]
+    with pytest.raises(InvalidConfig, match="--teacher tells of a task's inputs; add --task NAME"):
+        call(sent, tmp_path / "other.safetensors", *asked)
+    with pytest.raises(InvalidConfig, match=r"needs the clean network as a teacher.*teacher=clean"):
+        call(sent, tmp_path / "other.safetensors", "--task", "digits", "--recorded", "--method", "matched")
+    assert not (tmp_path / "other.safetensors").exists()

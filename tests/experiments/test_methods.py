@@ -35,7 +35,9 @@ def network_for(method: str) -> nn.Module:
 
 def receiver(wnr_db: float = 6.0, *, method: str = "ml", **options: object) -> Draw:
     observation = transmit(network_for(method), wnr_db=wnr_db, seed=1)
-    return Draw(observation, TASK.evidence(TASK.tuning_examples(50, 1)), **{"search": COARSE_TO_FINE, **options})
+    known = TASK.evidence(TASK.tuning_examples(50, 1))
+    taught = replace(known.without_labels(), teacher=network_for(method))
+    return Draw(observation, known, taught, **{"search": COARSE_TO_FINE, **options})
 
 
 def whole_search(draw: Draw) -> TuningResult[Temperatures]:
@@ -72,7 +74,8 @@ def test_a_method_leaves_the_received_network_alone_and_normalisation_too(name: 
     normalisation = [key for key in before if ".bn" in key or key.startswith(("bn", "2."))]
     assert normalisation
     fitted = ("structured", "self_trained", "auto", "auto_unlabelled", *KNOW_NO_NOISE)
-    if name in ("posterior_adapter", "posterior_digital", "tent", "eata", "sar"):  # gains and biases are what they move
+    moving = ("posterior_adapter", "posterior_digital", "matched", "matched_adapter", "tent", "eata", "sar")
+    if name in moving:  # gains and biases are what they move
         assert not all(torch.equal(before[key], denoised[key]) for key in normalisation if "running" not in key)
         return
     if "calibrated" in name or "posterior" in name or name in fitted:

@@ -176,3 +176,16 @@ def test_a_network_that_computes_through_converters(tmp_path: Path) -> None:
 def test_an_unknown_converter_or_range_is_refused(settings: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig, match="choose one of"):
         replace(SMALL, **settings)  # type: ignore[arg-type]
+
+
+def test_a_method_with_a_teacher_has_its_own_number_of_inputs_and_records_it(tmp_path: Path) -> None:
+    config = replace(SMALL, wnr_db=(4.0,), methods=("calibrated", "matched"), num_draws=1, num_taught_inputs=60)
+    records = sweep(config, tmp_path, engine="inline")
+    assert {record["method"]: record["num_tuning_examples"] for record in records[1:]} == {
+        "calibrated": 20,
+        "matched": 60,
+    }
+    assert records[2]["num_passes"] == 2
+    assert config.digest != replace(config, num_taught_inputs=0).digest
+    with pytest.raises(InvalidConfig, match="num_taught_inputs is -1"):
+        replace(SMALL, num_taught_inputs=-1)

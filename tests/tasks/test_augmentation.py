@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from quietnn.tasks.augmentation import noisy_logits, random_crop_flip, shrink
+from quietnn.tasks.augmentation import clip_weights, noisy_logits, random_crop_flip, shrink
 
 
 @given(st.integers(0, 3), st.integers(0, 100), st.booleans())
@@ -71,3 +71,22 @@ def test_the_clean_weights_are_not_moved_by_the_noise() -> None:
     before = model[0].weight.detach().clone()
     noisy_logits(model, torch.randn(2, 200), wnr_db=-10.0)
     assert torch.equal(model[0].weight, before)
+
+
+def test_noise_by_share_goes_with_the_largest_weight_of_each_tensor() -> None:
+    inputs = torch.eye(200)
+    for factor in (1.0, 5.0):
+        linear = nn.Sequential(network()[0])
+        linear[0].weight.data[0, 0] = factor
+        noise = (noisy_logits(linear, inputs, share=0.1) - linear(inputs)).detach()
+        assert abs(float(noise.std()) / (0.1 * factor) - 1.0) < 0.02
+
+
+def test_weights_are_clipped_at_a_number_of_standard_deviations_and_normalisation_is_not() -> None:
+    model = network()
+    model[0].weight.data.normal_()
+    model[1].weight.data[0] = 100.0
+    limit = 2.0 * float(model[0].weight.detach().std())
+    clip_weights(model, 2.0)
+    assert float(model[0].weight.detach().abs().max()) <= limit
+    assert float(model[1].weight.detach()[0]) == 100.0

@@ -5,7 +5,7 @@ import torch
 
 from quietnn.errors import InvalidConfig
 from quietnn.tasks.growing import grow_resnet
-from quietnn.tasks.models.resnet import BasicBlock, ResNet
+from quietnn.tasks.models.resnet import BasicBlock, ResNet, ThinResNet
 
 
 def network(*num_blocks: int) -> ResNet:
@@ -59,3 +59,16 @@ def test_copies_differ_by_the_fresh_share() -> None:
 def test_a_network_does_not_shrink() -> None:
     with pytest.raises(InvalidConfig, match="layer2 would shrink from 2 to 1"):
         grow_resnet(network(2, 2, 2, 2), network(2, 1, 2, 2), seed=0)
+
+
+def test_a_thin_network_grows_too() -> None:
+    shallow, deep = ThinResNet(3).eval(), ThinResNet(5).eval()
+    added = grow_resnet(shallow, deep, seed=0)
+    assert added == [f"layer{stage}.{block}" for stage in (1, 2, 3) for block in (2, 3)]
+    for name in added:
+        block = deep.get_submodule(name)
+        block.bn2.weight.data.zero_()
+        block.bn2.bias.data.zero_()
+    images = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(deep(images), shallow(images))

@@ -38,6 +38,18 @@ def test_impossible_recipes() -> None:
         ImageRecipe(num_epochs=0)
     with pytest.raises(InvalidConfig, match="warmup is 1"):
         ImageRecipe(warmup=1.0)
+    with pytest.raises(InvalidConfig, match=r"weight_noise_db is 6 and weight_noise_share 0\.04; .*leave one out"):
+        ImageRecipe(weight_noise_db=6.0, weight_noise_share=0.04)
+    with pytest.raises(InvalidConfig, match="weight_clip is -1"):
+        ImageRecipe(weight_clip=-1.0)
+
+
+def test_clipped_weights_end_within_their_limit_and_noise_changes_what_is_learnt(tmp_path: Path) -> None:
+    limits = {}
+    for name, recipe in {"free": RECIPE, "clipped": replace(RECIPE, weight_noise_share=0.05, weight_clip=1.5)}.items():
+        weight = train(tmp_path / name, recipe=recipe)["0.weight"]
+        limits[name] = float(weight.abs().max() / weight.std())
+    assert limits["clipped"] < 1.75 < limits["free"], "clipping at 1.5 leaves a smaller spread, of which it is more"
 
 
 def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from quietnn.observation import Observation, observe
 from quietnn.repairs.base import REPAIRS, Repaired
 from quietnn.score import Score
 
-BESIDE = ("calibrated", "calibrated_balanced", "re_estimated", "posterior_digital", "posterior_adapter")
+_TAUGHT = ("matched", "matched_adapter")
+BESIDE = ("calibrated", "calibrated_balanced", "re_estimated", "posterior_digital", "posterior_adapter", *_TAUGHT)
 """Repairs that leave the memory as it is, so that they can be used on what it becomes."""
 
 _SPANS = ((365 * 86400, "year"), (30 * 86400, "month"), (86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -79,6 +80,7 @@ def repair_over_time(
     labels: object = None,
     *,
     method: str | None = None,
+    teacher: nn.Module | None = None,
     channel: str = "pcm",
     judged_on: Evidence | None = None,
     carry: bool = True,
@@ -96,6 +98,7 @@ def repair_over_time(
         inputs: examples for all ages, in any form of `Evidence`; or a tuple of `Evidence`, one for each age.
         labels: of the inputs, where there are some.
         method: a repair that leaves the weights: `"calibrated"`, or `"posterior_digital"` where there are labels.
+        teacher: the clean network, in place of labels; `method="matched"` needs it.
         channel: a channel that is set by seconds, with its settings.
         judged_on: labelled examples that the repairs are judged on; the examples themselves, if they have labels.
         carry: whether an age also has the examples of those before, where each has its own.
@@ -108,7 +111,7 @@ def repair_over_time(
     """
     check_seed(seed)
     ages = _checked_ages(ages)
-    evidence = _by_age(inputs, labels, len(ages))
+    evidence = _by_age(inputs, labels, teacher, len(ages))
     chosen = method or ("posterior_digital" if evidence[0].has_labels else "calibrated")
     if chosen not in BESIDE:
         raise InvalidConfig(f"method is {chosen!r}, which writes new weights; choose one of {', '.join(BESIDE)}")
@@ -164,12 +167,12 @@ def _reader(what: nn.Module | Aged, channel: str, seed: int) -> Aged:
     return lambda age: transmit(what, channel=channel_named(channel, age), seed=seed)
 
 
-def _by_age(inputs: object, labels: object, num_ages: int) -> list[Evidence]:
+def _by_age(inputs: object, labels: object, teacher: nn.Module | None, num_ages: int) -> list[Evidence]:
     if isinstance(inputs, tuple) and inputs and all(isinstance(one, Evidence) for one in inputs):
         if len(inputs) != num_ages:
             raise InvalidConfig(f"there are {len(inputs)} Evidence for {num_ages} ages; give one for each age")
-        return list(inputs)
-    return [Evidence.of(inputs, labels)] * num_ages
+        return [one if teacher is None else replace(one, labels=None, teacher=teacher) for one in inputs]
+    return [Evidence.of(inputs, labels, teacher=teacher)] * num_ages
 
 
 def _checked_ages(ages: Sequence[float]) -> tuple[float, ...]:

@@ -48,6 +48,12 @@ def train(
     weight_noise_db: Annotated[
         float | None, typer.Option(help="Images: train with noise at this WNR on the weights, to bear it later")
     ] = None,
+    weight_noise_share: Annotated[
+        float | None, typer.Option(help="Images: the same, as a share of the largest weight of each tensor: 0.04")
+    ] = None,
+    weight_clip: Annotated[
+        float | None, typer.Option(help="Images: hold weights within so many standard deviations of their tensor")
+    ] = None,
     grow_from: Annotated[
         str | None, typer.Option(help="CIFAR-10: begin with the weights of this shallower network, such as resnet18")
     ] = None,
@@ -73,13 +79,21 @@ def train(
     from quietnn.tasks.training_named import default_recipe, train_task
 
     recipe = default_recipe(task, grow_from=grow_from)
+    on_weights: dict[str, Any] = {
+        "weight_noise_db": weight_noise_db,
+        "weight_noise_share": weight_noise_share,
+        "weight_clip": weight_clip,
+    }
     asked: dict[str, Any] = {"num_epochs": epochs, "batch_size": batch_size, "peak_lr": lr, "seed": seed}
     recipe = replace(recipe, **{name: value for name, value in asked.items() if value is not None})
     if isinstance(recipe, ImageRecipe):
         small_images = recipe.small_images if progressive else ()
-        recipe = replace(recipe, small_images=small_images, weight_noise_db=weight_noise_db)
-    elif weight_noise_db is not None:
-        raise InvalidConfig(f"--weight-noise-db is for image networks, not for {task}; leave it out")
+        recipe = replace(recipe, small_images=small_images, **on_weights)
+    else:
+        for name, value in on_weights.items():
+            if value is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise InvalidConfig(f"{option} is for image networks, not for {task}; leave it out")
     if threads is not None:
         torch.set_num_threads(threads)
     with training_progress(task, log=log) as on_progress:

@@ -43,6 +43,9 @@ def repair(
     recorded: options.Recorded = False,
     num_examples: options.NumExamples = 100,
     labels: options.UseLabels = True,
+    teacher: Annotated[
+        Path | None, typer.Option(help="The clean weights, if you have them: their outputs take the place of labels.")
+    ] = None,
     balanced_classes: options.BalancedClasses = False,
     max_passes: options.MaxPasses = 220,
     trainable: Annotated[
@@ -64,6 +67,8 @@ def repair(
 
     A language model takes plain text: quietnn repair MODEL_FOLDER OUT_FOLDER --text notes.txt --recorded
     """
+    from dataclasses import replace
+
     from quietnn.checkpoints.opening import check_target, open_checkpoint
     from quietnn.checkpoints.repair import observe_checkpoint, read_noise_file, write_beside, write_repaired
     from quietnn.cli.progress import byte_progress, pass_progress
@@ -86,6 +91,8 @@ def repair(
         if noise_variance is not None:
             raise InvalidConfig("--noise-file and --noise-variance both tell the noise; leave one out")
         noise["noise_variance"] = read_noise_file(noise_file)
+    if teacher is not None and (task is None or not num_examples):
+        raise InvalidConfig("--teacher tells of a task's inputs; add --task NAME, and at least one of --num-examples")
     if task is None and not text:
         if where.weights_stay:
             raise InvalidConfig(f"--trainable {trainable} acts beside layers, so it needs the network; add --task NAME")
@@ -107,6 +114,9 @@ def repair(
     known = loaded.tuning_examples(num_examples, seed) if num_examples else None
     known, held_out = split_windows(known) if text and known is not None else (known, None)
     evidence = Evidence() if known is None else loaded.evidence(known)
+    if teacher is not None:
+        clean = load_task(str(task), data_dir=data_dir, weights=teacher).load_model()
+        evidence = replace(evidence.without_labels(), teacher=clean)
     model = loaded.load_model()
     if save_memory:
         save_activations(model)

@@ -25,11 +25,12 @@ class Draw:
     """One noisy network as its receiver sees it, and what an experiment knows beside it.
 
     The test examples are for methods that are labelled oracle and for nothing else; the reference is the same draw at
-    another noise power, for methods that reuse its temperatures.
+    another noise power, for methods that reuse its temperatures. `taught` has inputs that the clean network labels.
     """
 
     observation: Observation[Any, Any]
     tuning: Evidence
+    taught: Evidence | None = None
     oracle: Evidence | None = None
     reference: "Callable[[], Draw] | None" = None
     search: Search = DEFAULT
@@ -69,13 +70,19 @@ def check_method(name: str) -> None:
         raise unknown_choice("method", name, (*REPAIRS, *EXPERIMENTAL))
 
 
+def is_taught(name: str) -> bool:
+    """Whether a method asks the clean network."""
+    return name in REPAIRS and REPAIRS[name].needs == "teacher"
+
+
 def run_method(name: str, draw: Draw) -> Repaired:
     """What a method makes of a draw."""
     if name in EXPERIMENTAL:
         return EXPERIMENTAL[name](draw)
     row = REPAIRS[name]
     settings = draw.search if isinstance(row.settings, Search) else None
-    return row(draw.observation, draw.tuning, seed=draw.seed, settings=settings)
+    evidence = draw.taught if draw.taught is not None and is_taught(name) else draw.tuning
+    return row(draw.observation, evidence, seed=draw.seed, settings=settings)
 
 
 def attempt(method: str, draw: Draw) -> Repaired:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
-from inspect import signature
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,7 +27,7 @@ from quietnn.channels.transmit import transmit
 from quietnn.errors import InvalidConfig, unknown_choice
 from quietnn.experiments.config import check_work, to_mapping
 from quietnn.experiments.engines import OnRound, Unit, ignore
-from quietnn.experiments.methods import Draw, attempt, check_method, described
+from quietnn.experiments.methods import Draw, attempt, check_method, described, is_taught
 from quietnn.methods import CLEAN
 from quietnn.moments import WeightStatistics
 from quietnn.noise import scaled
@@ -39,13 +38,12 @@ from quietnn.repairs.temperatures.result import Criterion
 from quietnn.repairs.temperatures.tune import SEARCHES, Search
 from quietnn.score import Score
 from quietnn.targets import noisy_weights
-from quietnn.tasks.base import Examples, Task
 from quietnn.tasks.registry import is_own, load_task, own_function
 from quietnn.theory.family import Form
 from quietnn.units import db_to_ratio
 
 WHITE = "awgn"
-"""The channel of the paper, whose records need no word about it."""
+"""The channel of the paper; its records do not name it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,7 @@ class NoisyInference:
         levels: for a channel that is not set by a WNR, what it is set by: bits, or seconds; `wnr_db` is then empty.
         converter: a name of `quietnn.analog.PRESETS`, to compute with such converters; empty for exact computation.
         input_ranges: of the converters: `"error"`, `"largest"` or `"fixed"`, see `quietnn.analog.calibrate_ranges`.
+        num_taught_inputs: inputs for methods that have the clean network as a teacher; 0 is `num_tuning_examples`.
     """
 
     EXTENDABLE: ClassVar[tuple[str, ...]] = ("name", "wnr_db", "levels", "methods", "num_draws")
@@ -107,6 +106,7 @@ class NoisyInference:
     first_test_position: int = 0
     converter: str = ""
     input_ranges: str = "error"
+    num_taught_inputs: int = 0
 
     def __post_init__(self) -> None:
         if is_own(self.task):
@@ -120,8 +120,9 @@ class NoisyInference:
         for kind, value in ((Criterion, self.criterion), (Criterion, self.layerwise_criterion), (Form, self.form)):
             kind(value)
         Power(self.power)
-        if self.first_test_position < 0:
-            raise InvalidConfig(f"first_test_position is {self.first_test_position}; it must be 0 or more")
+        for name in ("first_test_position", "num_taught_inputs"):
+            if getattr(self, name) < 0:
+                raise InvalidConfig(f"{name} is {getattr(self, name)}; it must be 0 or more")
         by_wnr = level_of(self.channel) == "wnr_db"
         if not self.methods or not (self.wnr_db if by_wnr else self.levels):
             raise InvalidConfig(f"{'wnr_db' if by_wnr else 'levels'} and methods must each list at least one entry")
@@ -148,8 +149,9 @@ class NoisyInference:
         decisive = {key: value for key, value in to_mapping(self).items() if key not in self.EXTENDABLE}
         if self.channel == WHITE:
             del decisive["channel"]  # as in runs from before there were others
-        if self.first_test_position == 0:
-            del decisive["first_test_position"]  # as in runs that could not choose it
+        for name in ("first_test_position", "num_taught_inputs"):
+            if getattr(self, name) == 0:
+                del decisive[name]  # as in runs that could not choose it
         if not self.converter:
             del decisive["converter"], decisive["input_ranges"]  # as in runs that compute exactly
         return records.digest(decisive)
@@ -182,7 +184,7 @@ class Worker:
         self._config = config
         self._task = load_task(config.task, data_dir=data_dir, weights=config.weights)
         self._model = self._task.load_model()
-        self._test = _test_examples(self._task, config.num_test_examples, config.first_test_position)
+        self._test = self._task.tested_on(config.num_test_examples, config.first_test_position)
         self._oracle = self._task.evidence(self._test)
         self._reference = cache(self._draw)  # it is reused at every level, so that it searches once
         self._scored: tuple[dict[str, Tensor], Score] | None = None
@@ -212,6 +214,10 @@ class Worker:
             observation = replace(observation, statistics={"whole": clean})
         reuse_wnr_db = config.reuse_wnr_db
         tuning = self._task.evidence(self._task.tuning_examples(config.num_tuning_examples, config.seed + draw))
+        taught = None
+        if asking := [method for method in config.methods if is_taught(method)]:
+            inputs = self._task.tuning_examples(self._num_examples(asking[0]), config.seed + draw)
+            taught = replace(self._task.evidence(inputs).without_labels(), teacher=self._model)
         if config.converter:
             observation = observed_on_hardware(
                 observation,
@@ -224,6 +230,7 @@ class Worker:
         return Draw(
             observation,
             tuning,
+            taught,
             oracle=self._oracle,
             reference=None if reuse_wnr_db is None else lambda: self._reference(reuse_wnr_db, draw),
             search=Search(
@@ -231,6 +238,10 @@ class Worker:
             ),
             seed=config.seed + draw,
         )
+
+    def _num_examples(self, method: str) -> int:
+        config = self._config
+        return is_taught(method) * config.num_taught_inputs or config.num_tuning_examples
 
     def _where(self, level: float, draw: Draw | None) -> Record:
         """The WNR; for another channel its setting too, the WNR that its noise amounts to, and its channel uses."""
@@ -275,7 +286,7 @@ class Worker:
             **({} if score.right is None else {"right": packed(score.right.tolist())}),
             "noise_variance": assumed / db_to_ratio(config.noise_misjudged_db),
             "assumed_noise_variance": assumed,
-            "num_tuning_examples": config.num_tuning_examples,
+            "num_tuning_examples": self._num_examples(method),
             "num_passes": math.ceil(made.passes),
             **({"converter": config.converter, "input_ranges": config.input_ranges} if config.converter else {}),
             **described(made, draw),
@@ -283,17 +294,6 @@ class Worker:
             "config": config.digest,
             "version": quietnn.__version__,
         }
-
-
-def _test_examples(task: Task, num_examples: int | None, first: int) -> Examples:
-    if first == 0:
-        return task.test_examples(num_examples)
-    if len(signature(task.test_examples).parameters) < 2:
-        raise InvalidConfig(
-            f"first_test_position is {first}, and {task.name} cannot begin there; leave it out, or let the task's "
-            "test_examples(num_examples, first=0) leave out so many"
-        )
-    return task.test_examples(num_examples, first)
 
 
 def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:

@@ -75,6 +75,12 @@ class Repaired:
         return f"<p><code>{escape(repr(self))}</code></p><table>{rows}</table>"
 
 
+_ASKS = {
+    "labels": ("inputs with labels, and there are none", "inputs, labels"),
+    "teacher": ("the clean network as a teacher, and there is none", "inputs, teacher=clean"),
+}
+"""What a repair says that lacks what it needs, and how it is called."""
+
 _LONGEST = 2000
 """Characters of a detail that a notebook still shows."""
 
@@ -161,13 +167,11 @@ class Repair:
         """
         # That shares of classes are known is the caller's to say.
         has = "labels" if evidence.has_labels else "shares" if evidence.has_inputs else "nothing"
+        has = has if evidence.teacher is None else "teacher"
         is_served = NEEDS.index(self.needs) <= NEEDS.index(has) or (self.by_score and evidence.score is not None)
         if not is_served:
-            call = "inputs, labels" if self.needs == "labels" else "inputs"
-            raise InvalidConfig(
-                f"{self.name} needs {'inputs with labels' if self.needs == 'labels' else 'inputs'}, and there are "
-                f"none; call repair(model, {call}, method={self.name!r}, ...)"
-            )
+            what, call = _ASKS.get(self.needs, ("inputs, and there are none", "inputs"))
+            raise InvalidConfig(f"{self.name} needs {what}; call repair(model, {call}, method={self.name!r}, ...)")
         if settings is not None and not isinstance(settings, type(self.settings)):
             takes = "no settings" if self.settings is None else f"settings=quietnn.{type(self.settings).__name__}(...)"
             raise InvalidConfig(f"settings is a {type(settings).__name__}; {self.name} takes {takes}")

@@ -3,6 +3,8 @@
 from numbers import Real
 from typing import Any
 
+from torch import nn
+
 from quietnn.channels.randomness import check_seed
 from quietnn.errors import InvalidConfig, check_is
 from quietnn.evidence import Evidence
@@ -29,6 +31,7 @@ def repair(
     score: ScoreFunction | None = None,
     higher_is_better: bool = True,
     augment: Variants = None,
+    teacher: nn.Module | None = None,
     balanced_classes: bool = False,
     max_passes: float = MAX_PASSES,
     trainable: str = "weights",
@@ -54,6 +57,7 @@ def repair(
         higher_is_better: False if a lower `score` is better.
         augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. By
             default the posterior shifts images by a few pixels where that does no harm.
+        teacher: the clean network, if you have it, in place of labels: its outputs on the inputs are compared.
         balanced_classes: True if all classes are about equally common among inputs without labels.
         max_passes: the most that `auto` may cost, in forward passes over the examples.
         trainable: what may change. `"weights"`: all of them. Where they cannot be rewritten, as on an analog chip,
@@ -93,7 +97,9 @@ def repair(
     if where.weights_stay:
         where.check(observation.received, observation.weights)
     direction = None if higher_is_better else False
-    evidence = Evidence.of(inputs, labels, loss=loss, score=score, higher_is_better=direction, augment=augment)
+    evidence = Evidence.of(
+        inputs, labels, loss=loss, score=score, higher_is_better=direction, augment=augment, teacher=teacher
+    )
     if method == "auto":
         if settings is not None:
             raise InvalidConfig(

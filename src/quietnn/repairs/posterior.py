@@ -46,6 +46,7 @@ def posterior(
     wnr_db: float | None = None,
     loss: Losses | None = None,
     augment: Variants = None,
+    teacher: nn.Module | None = None,
     trainable: str = "weights",
     rank: int | None = None,
     budget: float | None = None,
@@ -68,6 +69,8 @@ def posterior(
         augment: random variants of the inputs that keep their labels, such as crops and flips; `False` for none. By
             default inputs that look like images are shifted by up to an eighth of their side, unless that makes the
             start worse by more than two standard errors.
+        teacher: the clean network, in place of labels: its outputs are compared. Where weights stay, the fit starts
+            where BatchNorms are matched to its own (`match`).
         trainable: what may move. `"weights"`: every noisy weight. Where these cannot be rewritten, `"digital"`: gains
             and biases of normalisation layers, all other biases, and a factor for each output of each matrix; or
             `"adapter"`: all this, and a low-rank addition beside each matrix.
@@ -89,7 +92,7 @@ def posterior(
     'posterior'
     """
     observation = observe(what, noise_variance=noise_variance, wnr_db=wnr_db)
-    evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment)
+    evidence = labelled(inputs, labels, "posterior", loss=loss, augment=augment, teacher=teacher)
     where = Where(trainable, rank, budget)
     where.check(observation.received, observation.weights)
     check_is(settings, PosteriorSettings, "settings", "give settings=quietnn.PosteriorSettings(num_steps=32)")

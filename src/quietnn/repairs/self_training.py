@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from quietnn.batches import Inputs, in_evaluation, outputs_of, take
 from quietnn.errors import InvalidConfig, check_is
-from quietnn.evidence import Evidence, Loss, some_inputs
+from quietnn.evidence import Evidence, some_inputs
+from quietnn.losses import Loss
 from quietnn.noise import NoiseVariance
 from quietnn.observation import Observation, observe
 from quietnn.repairs.base import Repaired

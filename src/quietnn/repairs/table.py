@@ -11,7 +11,8 @@ from quietnn.repairs.affine import MMSE
 from quietnn.repairs.auto import auto
 from quietnn.repairs.base import Repair, Repaired, Rule, Run, always, register
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured, mmse_calibrated, re_estimate
-from quietnn.repairs.beside.where import RANK
+from quietnn.repairs.batchnorm.matched import match
+from quietnn.repairs.beside.where import RANK, SMALL
 from quietnn.repairs.branches import denoise_branches
 from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.energy import restore_energy
@@ -132,5 +133,7 @@ _FITTED = {"applies": _NETWORK, "settings": _FIT, "judges_itself": True, "fits_b
 _row("posterior", _run(posterior, "settings", "seed"), by_auto=always, **_FITTED)
 _row("posterior_adapter", _run(posterior, "settings", "seed", trainable="adapter"), **_FITTED)
 _row("posterior_digital", _run(posterior, "settings", "seed", trainable="digital"), **_FITTED)
+_row("matched", _run(match), applies=_BATCH_NORM, fits_beside=True)
+_row("matched_adapter", _run(match, trainable="adapter", budget=SMALL), applies=_BATCH_NORM, fits_beside=True)
 _row("auto", _run(auto, "seed"), applies=_NETWORK)
 _row("auto_unlabelled", _unlabelled, applies=_NETWORK)

@@ -1,4 +1,4 @@
-"""What a training step sees: random crops, flips and smaller images; and the weights through noise."""
+"""What a training step sees: random crops, flips and smaller images; and the weights through noise, or clipped."""
 
 import torch
 from torch import Tensor, nn
@@ -37,16 +37,38 @@ def shrink(images: Tensor, size: int) -> Tensor:
     return functional.interpolate(images, size=(size, size), mode="bilinear", antialias=True)
 
 
-def noisy_logits(model: nn.Module, inputs: Inputs, *, wnr_db: float) -> Tensor:
+def noisy_logits(
+    model: nn.Module, inputs: Inputs, *, wnr_db: float | None = None, share: float | None = None
+) -> Tensor:
     """Logits of the model with noise on its weights; gradients reach the clean weights.
 
     Every step sees the weights through a fresh draw of the channel, `r = w + z` at a given WNR, and moves the clean
     weights by the gradient at the noisy ones, so that they learn to bear it (Zhou et al. 2020, "Noisy machines";
-    Jankowski et al. 2022, "AirNet"): the baseline that needs retraining.
+    Jankowski et al. 2022, "AirNet"): the baseline that needs retraining. The standard deviation is that of a WNR, or a
+    share of the largest weight of each tensor, as on analog memory (Joshi et al. 2020).
     """
     names = set(noisy_names(model))
     weights = {name: parameter for name, parameter in model.named_parameters() if name in names}
-    std = (WeightStatistics.from_clean(weights.values()).variance / db_to_ratio(wnr_db)) ** 0.5
-    noisy = {name: weight + std * torch.randn_like(weight) for name, weight in weights.items()}
+    stds = dict.fromkeys(weights, 0.0)
+    if wnr_db is not None:
+        stds = dict.fromkeys(
+            stds, (WeightStatistics.from_clean(weights.values()).variance / db_to_ratio(wnr_db)) ** 0.5
+        )
+    elif share is not None:
+        stds = {name: share * float(weight.detach().abs().max()) for name, weight in weights.items()}
+    noisy = {name: weight + stds[name] * torch.randn_like(weight) for name, weight in weights.items()}
     arguments = ((), inputs) if isinstance(inputs, dict) else ((inputs,), {})
     return logits_of(functional_call(model, noisy, *arguments))
+
+
+@torch.no_grad()
+def clip_weights(model: nn.Module, stds: float) -> None:
+    """Hold every noisy weight within so many standard deviations of its tensor, in place (Joshi et al. 2020).
+
+    The largest weight has the largest conductance, so that the error of all others is a share of it.
+    """
+    names = set(noisy_names(model))
+    for name, weight in model.named_parameters():
+        if name in names:
+            limit = stds * float(weight.std())
+            weight.clamp_(-limit, limit)

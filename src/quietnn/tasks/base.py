@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -140,6 +141,17 @@ class Task:
         score = self.evaluate(network, examples)
         check_is(score, Score, f"the score of {self.name}", _SCORE)
         return score
+
+    def tested_on(self, num_examples: int | None, first: int) -> Examples:
+        """Test examples from a position on; an error if the task cannot begin there."""
+        if first == 0:
+            return self.test_examples(num_examples)
+        if len(signature(self.test_examples).parameters) < 2:
+            raise InvalidConfig(
+                f"first_test_position is {first}, and {self.name} cannot begin there; leave it out, or let the task's "
+                "test_examples(num_examples, first=0) leave out so many"
+            )
+        return self.test_examples(num_examples, first)
 
     def evidence(self, examples: Examples) -> Evidence:
         """Examples of the task as a repair takes them, scored as the task scores."""

@@ -3,9 +3,10 @@
 import math
 
 import torch
+from torch import nn
 
 from quietnn.errors import InvalidConfig
-from quietnn.tasks.models.resnet import BasicBlock, ResNet
+from quietnn.tasks.models.resnet import BasicBlock, ResNet, ThinBlock, ThinResNet
 
 FRESH_SHARE = 0.5
 """Share of an added block's weight variance that is fresh: at 0 copies would stay alike, at 1 nothing is inherited."""
@@ -15,7 +16,7 @@ STRENGTH = 1.5
 still right before any training."""
 
 
-def grow_resnet(shallow: ResNet, deep: ResNet, *, seed: int) -> list[str]:
+def grow_resnet(shallow: ResNet | ThinResNet, deep: ResNet | ThinResNet, *, seed: int) -> list[str]:
     """Fill `deep` in place with the weights of `shallow`, and put strong copies before the last block of each stage.
 
     A copy's convolutions are partly drawn afresh, so that it learns something of its own. Its last gain is larger
@@ -27,11 +28,12 @@ def grow_resnet(shallow: ResNet, deep: ResNet, *, seed: int) -> list[str]:
     ['layer2.1', 'layer4.1']
     """
     generator = torch.Generator().manual_seed(seed)
-    for name in ("conv1", "bn1", "linear"):
-        getattr(deep, name).load_state_dict(getattr(shallow, name).state_dict())
     added: list[str] = []
-    for stage in ("layer1", "layer2", "layer3", "layer4"):
-        old, new = getattr(shallow, stage), getattr(deep, stage)
+    for stage, old in shallow.named_children():
+        new = getattr(deep, stage)
+        if not isinstance(old, nn.Sequential):
+            new.load_state_dict(old.state_dict())
+            continue
         if len(new) < len(old):
             raise InvalidConfig(
                 f"{stage} would shrink from {len(old)} to {len(new)} blocks; grow into a network with more blocks"
@@ -48,7 +50,8 @@ def grow_resnet(shallow: ResNet, deep: ResNet, *, seed: int) -> list[str]:
     return added
 
 
-def _copy(old: BasicBlock, new: BasicBlock, generator: torch.Generator) -> None:
+def _copy(old: nn.Module, new: nn.Module, generator: torch.Generator) -> None:
+    assert isinstance(new, BasicBlock | ThinBlock)
     new.load_state_dict(old.state_dict())
     with torch.no_grad():
         new.bn2.weight.mul_(STRENGTH)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from quietnn.batches import outputs_of
 from quietnn.errors import InvalidConfig
-from quietnn.tasks.augmentation import noisy_logits, random_crop_flip, shrink
+from quietnn.tasks.augmentation import clip_weights, noisy_logits, random_crop_flip, shrink
 from quietnn.tasks.base import Examples
 from quietnn.tasks.fit import Plan, Recipe, Run, decay_groups, fit
 from quietnn.tasks.sst2 import lengths, trim
@@ -26,7 +26,9 @@ class ImageRecipe(Recipe):
 
     With `small_images = ((16, 0.4), (24, 0.7))` the first 40 % of the epochs see the images at 16x16, those up to 70 %
     at 24x24, and the rest at full size. Epochs at 16x16 cost a quarter. The last ones have the size of the test images.
-    With `weight_noise_db` every step sees the weights through noise at this WNR.
+    With `weight_noise_db` every step sees the weights through noise at this WNR; with `weight_noise_share`, through
+    noise of this share of the largest weight of each tensor. `weight_clip` holds weights within so many standard
+    deviations of their tensor.
     """
 
     num_epochs: int = 24
@@ -40,7 +42,22 @@ class ImageRecipe(Recipe):
     flips: bool = True
     small_images: tuple[tuple[int, float], ...] = ()
     weight_noise_db: float | None = None
+    weight_noise_share: float | None = None
+    weight_clip: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse two kinds of noise at once, and numbers that cannot train anything."""
+        super().__post_init__()
+        if self.weight_noise_db is not None and self.weight_noise_share is not None:
+            raise InvalidConfig(
+                f"weight_noise_db is {self.weight_noise_db:g} and weight_noise_share {self.weight_noise_share:g}; "
+                "both tell how strong the noise is: leave one out"
+            )
+        for name in ("weight_noise_share", "weight_clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidConfig(f"{name} is {value}; it must be above 0: weight_noise_share=0.04, weight_clip=2")
 
     def learning_rate(self, done: float) -> float:
         """It rises linearly to its peak over the warmup, then falls as a cosine to zero.
@@ -98,15 +115,21 @@ def train_classifier(
             yield Examples(inputs=inputs, labels=labels[chosen])
 
     def loss(network: nn.Module, batch: Examples) -> Tensor:
-        if recipe.weight_noise_db is None:
+        if recipe.weight_clip is not None:
+            clip_weights(network, recipe.weight_clip)
+        if recipe.weight_noise_db is None and recipe.weight_noise_share is None:
             logits = outputs_of(network, batch.inputs)
         else:
-            logits = noisy_logits(network, batch.inputs, wnr_db=recipe.weight_noise_db)
+            level = {"wnr_db": recipe.weight_noise_db, "share": recipe.weight_noise_share}
+            logits = noisy_logits(network, batch.inputs, **level)
         return functional.cross_entropy(logits, batch.labels, label_smoothing=recipe.label_smoothing)
 
     settings = {**asdict(recipe), "num_images": len(images)}
     plan = Plan(recipe, settings, len(images) // recipe.batch_size, batches, loss)
-    return fit(model, optimizer, plan, run)
+    weights = fit(model, optimizer, plan, run)
+    if recipe.weight_clip is not None:
+        clip_weights(model, recipe.weight_clip)  # the last step may have gone past it
+    return weights
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from quietnn.tasks.digits import RECIPE, train_digits
 from quietnn.tasks.fit import Progress, Run, forget_states
 from quietnn.tasks.growing import grow_resnet
 from quietnn.tasks.models import IMAGE_MODELS
-from quietnn.tasks.models.resnet import ResNet
+from quietnn.tasks.models.resnet import ResNet, ThinResNet
 from quietnn.tasks.registry import split_name
 from quietnn.tasks.sst2 import find_encoder, load_classifier, load_sst2, tokenise
 from quietnn.tasks.training import EncoderRecipe, ImageRecipe, finetune_encoder, train_classifier
@@ -83,7 +83,7 @@ def train_task(
         raise InvalidConfig(f"{target} is there already; give another --out, or replace it with --overwrite")
     if grow_from is not None and family != "cifar10":
         raise InvalidConfig(
-            f"{name} cannot grow out of {grow_from!r}; only cifar10/resnet34 can, leave --grow-from out"
+            f"{name} cannot grow out of {grow_from!r}; only residual networks of cifar10 can, leave --grow-from out"
         )
     run_dir = run_dir or _default_run_dir(family, member, data_dir, recipe)
     run = Run(run_dir, resume, on_progress)
@@ -106,6 +106,8 @@ def _default_run_dir(family: str, member: str, data_dir: Path, recipe: ImageReci
     run_dir = data_dir / "runs" / f"train-{family}-{Path(member).name}".rstrip("-")
     if isinstance(recipe, ImageRecipe) and recipe.weight_noise_db is not None:
         return run_dir.with_name(f"{run_dir.name}-noise{recipe.weight_noise_db:g}dB")
+    if isinstance(recipe, ImageRecipe) and recipe.weight_noise_share is not None:
+        return run_dir.with_name(f"{run_dir.name}-noise{recipe.weight_noise_share:g}")
     return run_dir
 
 
@@ -117,13 +119,15 @@ def _fresh(architecture: str, seed: int) -> Start:
 
 
 def grown(architecture: str, source: str, data_dir: Path, seed: int) -> Start:
-    """A deeper network, `resnet34`, out of a trained `source`, `resnet18`, and with its input normalisation."""
+    """A deeper network, such as `resnet34`, out of a trained `source`, `resnet18`, with its input normalisation."""
     if source not in IMAGE_MODELS:
         raise InvalidConfig(f"there is no network {source!r} to grow from; use --grow-from resnet18")
     deep, _, _ = _fresh(architecture, seed)
     shallow = IMAGE_MODELS[source]()
-    if not (isinstance(deep, ResNet) and isinstance(shallow, ResNet)):
-        raise InvalidConfig(f"{architecture} cannot grow out of {source}; grow resnet34 with --grow-from resnet18")
+    if not isinstance(deep, ResNet | ThinResNet) or type(deep) is not type(shallow):
+        raise InvalidConfig(
+            f"{architecture} cannot grow out of {source}; grow resnet34 out of resnet18, or resnet32 out of resnet20"
+        )
     normalisation = parse_normalisation(load_weights(shallow, weights_path(source, data_dir)).get(METADATA_KEY, "none"))
     added = grow_resnet(shallow, deep, seed=seed)
     origin = {METADATA_KEY: str(normalisation), "grown_from": source, "added_blocks": ",".join(added)}

@@ -81,7 +81,8 @@ def test_every_method_can_stand_beside_the_weights(
     if not row.applies(observe(observation)):
         return
     settings = SHORT if isinstance(row.settings, PosteriorSettings) else None
-    result = repair(observation, inputs, labels, method=name, settings=settings, **where)
+    asked = {"teacher": network} if row.needs == "teacher" else {"labels": labels}
+    result = repair(observation, inputs, method=name, settings=settings, **asked, **where)
     wrapped, merged = result.beside.wrap(arrived), result.beside.merge(arrived)
     with torch.no_grad():
         expected = result.model(inputs)

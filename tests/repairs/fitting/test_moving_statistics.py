@@ -10,7 +10,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from quietnn.channels.transmit import transmit
-from quietnn.evidence import Evidence, Loss
+from quietnn.evidence import Evidence
+from quietnn.losses import Loss
 from quietnn.observation import Observation
 from quietnn.repairs.fitting.moving_statistics import Blending
 from quietnn.repairs.fitting.scratch import Scratch

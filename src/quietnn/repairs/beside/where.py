@@ -17,6 +17,9 @@ digital alone: normalisation, biases and a factor for each output."""
 RANK = 8
 """The usual rank of a low-rank addition."""
 
+SMALL = 0.0234
+"""A small share of the parameters: what DoRA calibration of resistive memory adds (2.34 %)."""
+
 MOST_RANK = 64
 """Directions of one matrix that a budget may be spent on."""
 

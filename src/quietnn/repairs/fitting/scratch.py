@@ -15,13 +15,14 @@ from torch.utils.checkpoint import checkpoint
 
 from quietnn.errors import QuietnnError, check_is
 from quietnn.evidence import Evidence
-from quietnn.losses import Verdict
+from quietnn.losses import Verdict, cross_entropy
 from quietnn.observation import Observation
 from quietnn.repairs.beside.beside import Beside, beside_of
 from quietnn.repairs.beside.part import output_axes
 from quietnn.repairs.branches import behind_last_normalisation
 from quietnn.repairs.fitting.moving_statistics import Blending, write_statistics
 from quietnn.targets import with_weights
+from quietnn.teaching import divergence
 from quietnn.variants import Augment
 from quietnn.watching.batch_moments import wide
 from quietnn.watching.makers import eagerly, undisturbed
@@ -88,7 +89,8 @@ class Scratch:
             clean = {name: one for name, one in clean.items() if id(one) not in noisy and one.is_floating_point()}
             self.gains = {name: one.detach().clone() for name, one in clean.items()}
             self._moving |= {name: one.requires_grad_() for name, one in clean.items()}
-        self._evidence, self._loss = evidence, evidence.loss_at
+        self._evidence = evidence
+        self.judge_by(evidence)
         self._normalisation = observation.normalisation
         self._batch_size = evidence.batch_size
         self.num_examples = len(evidence)
@@ -160,7 +162,7 @@ class Scratch:
                     )
                 total += float(loss.detach()) * share
                 torch.autograd.backward(loss * share, inputs=list(self._moving.values()))
-        self._count(3 * len(positions) / self.num_examples)
+        self._count((4 if self._asks_teacher else 3) * len(positions) / self.num_examples)
         gradients = {}
         for name, parameter in self._moving.items():
             gradients[name] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.to_dense()
@@ -201,6 +203,7 @@ class Scratch:
     def judge_by(self, evidence: Evidence) -> None:
         """From now on losses of the same examples are these."""
         self._loss = evidence.loss_at
+        self._asks_teacher = evidence.teacher is not None and bool(evidence.augment)
 
     @torch.inference_mode(False)
     def anchor(self, start: nn.Module) -> None:
@@ -265,8 +268,13 @@ def _checkpointed(network: nn.Module) -> list[nn.Module]:
 
 
 def _labels_per_example(evidence: Evidence) -> float:
+    """One for a class, and for the probabilities of all classes; one for each token of a text."""
     labels = evidence.in_memory().labels
-    return 1.0 if labels is None else max(labels.numel() / len(labels), 1.0)
+    if labels is None or not labels.numel():
+        return 1.0
+    are_probabilities = labels.is_floating_point() and labels.dim() > 1 and evidence.loss in (cross_entropy, divergence)
+    per_example: float = labels.numel() / len(labels) / (labels.shape[1] if are_probabilities else 1)
+    return max(per_example, 1.0)
 
 
 def _scalar(loss: Tensor) -> Tensor:

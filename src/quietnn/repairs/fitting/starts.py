@@ -15,6 +15,7 @@ from quietnn.observation import Observation
 from quietnn.repairs.affine import MMSE
 from quietnn.repairs.base import Repaired
 from quietnn.repairs.batchnorm.calibrate import calibrate, calibrate_structured
+from quietnn.repairs.batchnorm.matched import has_same_norms, match
 from quietnn.repairs.branches import branch_denoisers, denoise_branches
 from quietnn.repairs.directions import denoise_directions
 from quietnn.repairs.fitting.scratch import Scratch
@@ -60,8 +61,12 @@ def starts_of(observation: Observation[Any, Any], evidence: Evidence, scratch: S
 def starts_beside(
     observation: Observation[Any, Any], evidence: Evidence, scratch: Scratch
 ) -> Iterator[tuple[str, Start]]:
-    """All that steps may begin from where the received weights stay: those of other statistics alone."""
-    if evidence.has_inputs and has_stored_statistics(observation.model):
+    """All that steps may begin from where the received weights stay: what a teacher tells, or statistics alone."""
+    if has_same_norms(observation.model, evidence.teacher):
+        one = match(observation, evidence)
+        scratch.num_passes += one.passes
+        yield one.name, as_start(one.model, observation, is_anchor=True)
+    elif evidence.has_inputs and has_stored_statistics(observation.model):
         one = in_one_pass(calibrate, observation, evidence)
         scratch.num_passes += one.passes
         yield one.name, as_start(one.model, observation, is_anchor=True)
@@ -122,13 +127,16 @@ def _estimates(observation: Observation[Any, Any], scratch: Scratch) -> Iterator
 
 
 def prepare(scratch: Scratch, start: Start, by_group: GroupedWeights) -> Whitened:
-    """The Gaussian about a start, and BatchNorms that follow the weights from there.
+    """The Gaussian about a start, and BatchNorms that follow the weights from there, with the gains it has.
 
     The spread is that of weights of the received length, noise included. An estimate is shorter, and where its scale is
     undone, so are its steps.
     """
     if start.is_anchor:
         scratch.anchor(start.network)
+    scratch.gains = {
+        name: one.detach().clone() for name, one in start.network.named_parameters() if name in scratch.gains
+    }
     undone = scratch.scale_free() & start.weights.keys()  # a clean bias is no weight to be moved
     lengths = {name: _length(start.weights[name]) / (_length(by_group.weights[name]) or 1.0) for name in undone}
     whitened = Whitened.of(by_group, start.weights, undone)

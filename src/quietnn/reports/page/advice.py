@@ -18,11 +18,18 @@ _HAVE = {
     "inputs": "Inputs only",
     "shares": "Inputs, known class shares",
     "labels": "Inputs and labels",
+    "teacher": "Inputs and the clean network",
 }
 _TEXT = "Plain text"
 """What every method of a language model needs that needs anything: text is its own label."""
 
-_ASKS = {"nothing": "no data", "inputs": "no labels", "shares": "no labels", "labels": "with labels"}
+_ASKS = {
+    "nothing": "no data",
+    "inputs": "no labels",
+    "shares": "no labels",
+    "labels": "with labels",
+    "teacher": "with the clean network",
+}
 _MOST_TIED = 4
 
 
