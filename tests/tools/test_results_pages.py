@@ -58,7 +58,9 @@ def test_there_is_a_page_for_every_network_and_kind_of_experiment(pages: list[Pa
 
 
 def test_every_page_has_its_tables_its_figure_its_command_and_what_intervals_cover(pages: list[Path]) -> None:
-    assert [page.stem for page in pages[-3:]] == ["regret", "no-harm", "ablation"], "summaries of benchmarks, as they stand"
+    assert [page.stem for page in pages[-3:]] == ["regret", "no-harm", "ablation"], (
+        "summaries of benchmarks, as they stand"
+    )
     for page in pages[:-3]:
         text = read(page)
         assert "Intervals cover draws" in text, page.name
