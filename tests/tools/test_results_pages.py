@@ -65,7 +65,7 @@ def test_every_page_has_its_tables_its_figure_its_command_and_what_intervals_cov
         text = read(page)
         assert "Intervals cover draws" in text, page.name
         assert re.search(r"^\| method \|", text, re.M), page.name
-        if page.stem != "smollm2":  # one draw at most WNRs
+        if page.stem not in ("smollm2", "resnet32"):  # one draw at most WNRs; and a network that never falls so low
             assert re.search(r"[+-]\d+\.\d \(", text), f"{page.name} has no gain with an interval"
     for page in pages[1:-3]:
         text = read(page)
