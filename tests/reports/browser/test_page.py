@@ -451,6 +451,7 @@ def test_noisy_training_shows_rounds_and_where_they_end(write_page: Write, open_
     assert page.locator("#training-0-rounds .series").count() == 2
     assert page.locator("#training-0-rounds .band").count() == 1
     page.select_option("#training-0-band", label="all curves")
+    page.locator("#training-0-rounds .band").nth(1).wait_for(state="attached")
     assert page.locator("#training-0-rounds .band").count() == 2
     assert page.locator("#training-0-accuracy .series").count() == 2
     page.locator("#training-0-rounds svg.chart").focus()
